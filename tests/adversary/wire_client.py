@@ -17,6 +17,7 @@ from tests.adversary.frames import sasl_authenticate, sasl_handshake
 # Until what was sent has left in a segment of its own.
 _SEGMENT_S = 0.01
 _POURED_BYTES = 1 << 16
+_LONGER_S = 60.0
 
 Lost = (ConnectionError, asyncio.IncompleteReadError, TimeoutError)
 
@@ -156,9 +157,25 @@ async def connected(
         client.abort()
 
 
-async def for_seconds(seconds: float, *workers: Callable[[], Coroutine[None, None, None]]) -> None:
-    """Runs all of them at the same time, each to its end, for so long at most."""
+async def for_seconds(
+    seconds: float,
+    *workers: Callable[[], Coroutine[None, None, None]],
+    until: asyncio.Event | None = None,
+) -> None:
+    """Runs all of them at the same time, each to its end, for so long at most.
+
+    ``until``: where it has not been set by then, they go on until it is, but not for more than a minute.
+    """
+    seconds_max = seconds if until is None else seconds + _LONGER_S
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(seconds_max) as end, asyncio.TaskGroup() as tasks:
+            if until is not None:
+                tasks.create_task(_end_when(until, seconds, end))
             for worker in workers:
                 tasks.create_task(worker())
+
+
+async def _end_when(until: asyncio.Event, seconds: float, end: asyncio.Timeout) -> None:
+    await asyncio.sleep(seconds)
+    await until.wait()
+    end.reschedule(asyncio.get_running_loop().time())

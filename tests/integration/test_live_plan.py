@@ -30,8 +30,9 @@ pytestmark = pytest.mark.timeout(400)
 LOG4J = Path(__file__).with_name("request_log.log4j2.properties")
 # Of twelve seconds one proves nothing, as where a plan is judged; ``bench/live_plan`` has enough of them.
 TRIAL = Trial(demand=Demand(seconds=15.0, day_s=5.0, gateways=1), capacity=CAPACITY, over_max_s=1)
-# Of what is needed, and of what is planned.
-WITHIN = 0.02
+# Of what is needed, and of what is planned. The broker's clock reads a request some milliseconds after the gateway's: at either end of a
+# window, one request at a time may count in the one and not in the other, which is more than that for who sends a few small ones.
+WITHIN, WINDOW_S = 0.02, 10
 
 
 def kvota(*words: str) -> Said:
@@ -98,6 +99,9 @@ def test_the_brokers_own_logs_give_the_same_plan(seen: Seen) -> None:
         {line["user"]: line for line in plan["lines"]} for plan in (seen.of_record, seen.of_log)
     )
     assert of_log.keys() == of_record.keys()
+    largest = {tenant.name: tenant.largest_bytes for tenant in TRIAL.demand.tenants}
     for user, line in of_record.items():
         for name in ("need_per_s", "proposed_per_s"):
-            assert of_log[user][name] == pytest.approx(line[name], rel=WITHIN), user
+            one_request = largest[user] / WINDOW_S * line[name] / line["need_per_s"]
+            within = max(WITHIN * line[name], one_request)
+            assert of_log[user][name] == pytest.approx(line[name], abs=within), (user, name)

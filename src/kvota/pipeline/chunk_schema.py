@@ -62,7 +62,7 @@ INTS = ("ts_us", "seq", "run", "samples", "sample_ms", "marks", "throttle_ms", "
 DOUBLES = ("value", "limit")
 CHARGES = Layout(INTS, DOUBLES)
 
-# Of parts of seconds: the first three, ``marks`` and ``limit`` are those of the part's last charge, but for what
+# Of parts of seconds, in the order that ``kernels.second_sums`` numbers them in: the first three, ``marks`` and ``limit`` are those of the part's last charge, but for what
 # ``SECOND_MARKS`` says of all. ``whole`` is the sum of values that are whole, ``other`` one value that is not: each of
 # these is a part of its own, so that no sum depends on how a record was cut. ``largest`` is the largest limit that is
 # the counter's own, infinite where it had none. The rest is counted, summed or, for ``held_ms``, the longest.

@@ -106,7 +106,10 @@ class Chunks:
         )
 
     def summed(self) -> "Chunks":
-        """Return the same for jobs that ask for seconds only: with less to keep, and nobody's single charges."""
+        """Return the same for jobs that ask for seconds only: with less to keep, and nobody's single charges.
+
+        What ``persist`` keeps already stays as it is: these jobs take it, too.
+        """
         if self.is_summed or self.sums is None:
             return self
         return replace(self, table=self.sums(), sums=None, is_summed=True)
@@ -139,8 +142,11 @@ class Chunks:
         if self.is_summed:
             msg = "these chunks are sums of seconds (summed()); this job asks for single charges"
             raise UsageError(msg)
-        of_ranges = self.ranged and self._of_ranges(self.ranged, work, schema)
-        return of_ranges or self._of_chunks(self.table, s.CHARGES, work, schema)
+        if self.ranged is not None:
+            of_ranges = self._of_ranges(self.ranged, work, schema)
+            if of_ranges is not None:
+                return of_ranges
+        return self._of_chunks(self.table, s.CHARGES, work, schema)
 
     def stage_of_seconds(
         self, work: Callable[[Iterator[Seconds]], Batches], schema: pa.Schema
@@ -160,9 +166,10 @@ class Chunks:
         def of_charges(every: Iterator[Rows]) -> Batches:
             return of_parts(sums_of_rows(every))
 
-        of_ranges = self.ranged and self._of_ranges(self.ranged.summed(), of_parts, schema)
-        if of_ranges:
-            return of_ranges
+        if self.ranged is not None:
+            of_ranges = self._of_ranges(self.ranged.summed(), of_parts, schema)
+            if of_ranges is not None:
+                return of_ranges
         summed = self.summed()
         if summed.is_summed:
             return self._of_chunks(summed.table, s.SUMS, of_parts, schema)

@@ -26,13 +26,12 @@ from kvota.pipeline.seconds import parts_of, sums_of_rows, together
 from kvota.pipeline.unpack import SAME_ID, Rows, unpack
 from kvota.pipeline.worker_memory import give_back
 
-# About so many rows are worked off at once, and no range begins many more: a row takes about 150 bytes meanwhile.
+# About so many rows are worked off at once: a row takes about 150 bytes meanwhile.
 _ROWS_AT_ONCE = 1 << 20
-_BEGUN_MAX = 2 << 20
 
-# In a range may be more rows than begin in it. Where it has more than so many (or so many parts of seconds), it is
-# worked off part by part.
-_FOUND_MAX = 3 << 19
+# No range is planned in which more rows begin. More may be found in it than begin there: where these are more than so
+# many (or so many parts of seconds), it is worked off part by part.
+_BEGUN_MAX = _FOUND_MAX = 3 << 19
 
 # So many chunks are unpacked at once.
 _CHUNKS_AT_ONCE = 1 << 12
@@ -105,13 +104,13 @@ def rows_in(reader: GroupReader, ranges: Iterable[KeyRange]) -> Iterator[Rows]:
     for one in ranges:
         found = _streamed(reader, one) if one.is_streamed else _rows_of(reader, one)
         for every in found:
-            for rows in few_counters(every):
+            for rows in _few_counters(every):
                 yield rows if last is None or rows.continues else continued(rows, last)
                 last = rows.names.take(pa.array([len(rows.names) - 1]))  # a slice keeps all names
             give_back()
 
 
-def few_counters(rows: Rows) -> Iterator[Rows]:
+def _few_counters(rows: Rows) -> Iterator[Rows]:
     """Yield the same rows, of so many counters at once that what is made of them stays bounded."""
     count = len(rows.names)
     if count <= _COUNTERS_AT_ONCE:
@@ -125,7 +124,7 @@ def few_counters(rows: Rows) -> Iterator[Rows]:
 
 
 def _streamed(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
-    rows = streamed_rows(reader, one)
+    rows = _rows_of_key(reader, one)
     return sums_of_rows(rows) if reader.packing.is_summed else rows
 
 
@@ -153,7 +152,7 @@ def _found_in(reader: GroupReader, one: KeyRange) -> tuple[Rows | None, Key | No
     summed: list[Rows] = []
     waiting: list[Events] = []
     for group in one.groups:
-        events = reader.part(group, one)
+        events = reader.events_in(group, one)
         if not events.rows:
             continue
         waiting.append(events)
@@ -200,7 +199,7 @@ def _some_at_a_time(reader: GroupReader, one: KeyRange) -> Iterator[Events]:
     reader.begin(one)
     waiting: list[Events] = []
     for group in one.groups:
-        events = reader.part(group, one)
+        events = reader.events_in(group, one)
         if events.rows:
             waiting.append(events)
         if sum(each.rows for each in waiting) >= _SUMMED_AT_ONCE:
@@ -218,7 +217,7 @@ def _parts_in(events: Events, packing: Packing) -> Iterator[Rows]:
         yield Rows(names, parts.starts, continues=False, columns=parts.columns)
 
 
-def streamed_rows(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
+def _rows_of_key(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
     """Yield the rows of a range of one key, counter by counter, of each in order; only a few are held at once."""
     reader.begin(one)
     every = {names for group in one.groups for names in reader.files[group.file].counters}
@@ -229,7 +228,7 @@ def streamed_rows(reader: GroupReader, one: KeyRange) -> Iterator[Rows]:
         is_begun = False
         new_rows = 0
         for place, group in enumerate(groups):
-            events = reader.part_of(group, one, names)
+            events = reader.events_of(group, one, names)
             if events.rows:
                 held.append(wanted(events, reader.packing))
                 new_rows += held[-1].rows

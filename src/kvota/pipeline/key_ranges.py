@@ -18,8 +18,9 @@ BEGIN_OF_TIME = -(2**63)
 # So many keys of a range are streamed one by one at most.
 _KEYS_SPLIT_MAX = 64
 
-# Between two brokers that groups tell of there are fewer others than this; where numbers have a larger gap, nobody is in it.
-_NODES_UNTOLD_MAX = 5
+# Brokers whose numbers are further apart than this are two that groups tell of, with nobody between them; where they
+# are not, each number between them may be a broker's, too.
+_NODES_APART_MAX = 5
 
 # A key whose groups have to be gone through more often, because counters of other names share it, is not streamed.
 _PASSES_MAX = 2
@@ -117,16 +118,16 @@ class KeyRange:
         """Return how many rows all its groups have."""
         return sum(group.rows for group in self.groups)
 
-    def told(self) -> list[Key]:
-        """Return its first key and those of the same name that groups tell of, in order.
+    def single_keys(self) -> list[Key]:
+        """Return the keys that may be worth a range each, in order: the first one, and others of the same name.
 
-        These are what groups begin or end with, and a few between two of these, if brokers are numbered one after the other.
+        These are what groups begin or end with, and those between two of these whose brokers' numbers are close.
         """
         ends = {end for group in self.groups for end in (group.first, group.last)} | {self.end}
         told = {end for end in ends if end is not None and end[:2] == self.start[:2]} | {self.start}
         found = set(told)
         for low, high in pairwise(sorted(told)):
-            if high[2] - low[2] <= _NODES_UNTOLD_MAX:
+            if high[2] - low[2] <= _NODES_APART_MAX:
                 found |= {(*low[:2], node_id) for node_id in range(low[2], high[2])}
         return sorted(key for key in found if self._has(key))
 
@@ -134,7 +135,7 @@ class KeyRange:
         return self.start <= key and (self.end is None or key < self.end)
 
     def until(self, end: Key) -> "KeyRange":
-        """Return the keys before ``end``, which is one of its own."""
+        """Return the keys before ``end``, which is a key of the range or the first one behind it."""
         groups = tuple(group for group in self.groups if group.first < end)
         return KeyRange(self.start, end, groups)
 
@@ -168,7 +169,8 @@ class Cut:
             for one in ranges
             if one.is_streamed
             for group in one.groups
-            if one.end is not None and not group.reaches(one.end)  # others are kept
+            if one.end is not None
+            and not group.reaches(one.end)  # those that reach further are kept, mostly
         )
         return of_tasks + again + _rows_of(self.large)
 
@@ -203,7 +205,7 @@ def _split(one: KeyRange, begun_max: int, open_max: int) -> Iterator[KeyRange]:
     told is a part, too: nobody knows that there is nothing.
     """
     rest: KeyRange | None = one
-    for key in one.told()[:_KEYS_SPLIT_MAX]:
+    for key in one.single_keys()[:_KEYS_SPLIT_MAX]:
         if rest is None:
             break
         if rest is not one and _has_room(rest, begun_max, open_max):

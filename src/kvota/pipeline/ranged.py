@@ -115,7 +115,7 @@ class Ranged:
             for number in _numbers(batches):
                 first, end = number * len(groups) // tasks, (number + 1) * len(groups) // tasks
                 for group, ranges in groups[first:end]:
-                    for events in reader.parts_of(group, ranges):
+                    for events in reader.events_in_each(group, ranges):
                         chunks = pack(events, packing)
                         if chunks is not None:
                             yield chunks

@@ -300,7 +300,7 @@ class GroupReader:
                 raise unreadable(file, error) from error
         return footer
 
-    def part(self, group: RowGroup, one: KeyRange) -> Events:
+    def events_in(self, group: RowGroup, one: KeyRange) -> Events:
         """Return the events of a range in one of its groups."""
         keyed = self._kept.pop(group, None)
         if keyed is None:
@@ -328,20 +328,20 @@ class GroupReader:
         """Forget the groups that no range from this one on needs."""
         self._kept = {group: of for group, of in self._kept.items() if group.reaches(one.start)}
 
-    def parts_of(self, group: RowGroup, ranges: Iterable[KeyRange]) -> Iterator[Events]:
+    def events_in_each(self, group: RowGroup, ranges: Iterable[KeyRange]) -> Iterator[Events]:
         """Yield the events of each range, which come in order, in one group; nothing is kept for others."""
         for one in ranges:
-            events = self.part(group, one)
+            events = self.events_in(group, one)
             if events.rows:
                 yield events
         self._kept.pop(group, None)
 
-    def part_of(self, group: RowGroup, one: KeyRange, names: Names) -> Events:
-        """Return those of one counter; a group of which the footer says that it has none is not read."""
+    def events_of(self, group: RowGroup, one: KeyRange, names: Names) -> Events:
+        """Return the events of one counter of a range; a group of which the footer says that it has none is not read."""
         same = _same(self._footer(group).row_group(group.group), [name for name, _ in names])
         if any(name in same and (same[name] or type(value)()) != value for name, value in names):
             return Events(pa.table({}))
-        events = self.part(group, one)
+        events = self.events_in(group, one)
         of_runs = events.of_runs
         mask = np.ones(of_runs.rows, np.bool_)
         for name, value in names:

@@ -1,8 +1,8 @@
-"""Starts Spark's Python workers out of a process that has imported what they need: ``python -m`` by Spark.
+"""The process that forks Spark's Python workers, which has imported what they need; Spark starts it by ``python -m``.
 
-Each worker would import for itself, while it is waited for. No thread may run when a process is forked, so
-libraries are told to begin none. Spark's workers look for garbage after each task; what is imported is none, and to
-look through it takes longer than a small task does.
+Else each worker would import for itself, while somebody waits for it. No thread may run when a process is forked, so
+libraries are told to begin none. Spark's workers collect garbage after each task; what was imported is kept out of that
+(``gc.freeze``), as looking through it takes longer than a small task does.
 """
 
 import gc

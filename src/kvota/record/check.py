@@ -67,15 +67,18 @@ class Checked:
         return not (self.bad or self.missing or self.repeated)
 
 
-def check(found: FoundEvents, *, on_file: Callable[[], None] = lambda: None) -> Checked:
-    """Read every row of every file, and tell gaps and repetitions of seq within each run."""
+def check(found: FoundEvents, *, on_file: Callable[[EventFile], None] = lambda _: None) -> Checked:
+    """Read every row of every file, and tell gaps and repetitions of seq within each run.
+
+    ``on_file`` is called for each file that is done.
+    """
     spans: dict[tuple[str, str], list[_Array]] = {}
     bad = list(found.bad)
     rows = 0
     has_changed = False
     with ThreadPoolExecutor(_THREADS) as pool:
         for file, seen in zip(found.files, pool.map(_read, found.files), strict=True):
-            on_file()
+            on_file(file)
             if isinstance(seen, BadInput):
                 bad.append(seen)
                 has_changed = has_changed or not _is_there(file)

@@ -52,12 +52,13 @@ class Compacted:
     removed: int
 
 
-def compact(
+def compact(  # noqa: PLR0913  (all but one by keyword)
     folder: Path,
     *,
     now_us: int,
     every_hour: bool = False,
     period: Period = ALWAYS,
+    on_plan: Callable[[int], None] = lambda _: None,
     on_step: Callable[[Merged], None] = lambda _: None,
     before_waiting: Callable[[], None] | None = None,
 ) -> Compacted:
@@ -70,6 +71,7 @@ def compact(
         now_us: Unix microseconds; an hour is over five minutes after its end.
         every_hour: merge those that are not over, too.
         period: only files with decisions in it.
+        on_plan: called with how many rows are to be merged, each time that the folder was looked at.
         on_step: called for each merged file, when it is there.
         before_waiting: called when another compaction is at work.
 
@@ -94,6 +96,7 @@ def compact(
                     and file.is_within(period)
                 ]
                 groups = groups_to_merge(files, now_us=now_us, every_hour=every_hour)
+                on_plan(sum(file.rows for group in groups for file in group))
                 if not _merge_all(here, groups, steps, unfit, on_step):
                     break
     except OSError as error:

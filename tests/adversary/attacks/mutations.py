@@ -158,9 +158,13 @@ async def permissive(target: Target, seconds: float, got: Got) -> None:
 
 
 async def large_deletes(target: Target, seconds: float, got: Got) -> None:
-    """Three hundred connections with 20,000 unknown names of 188 characters each."""
+    """Three hundred connections with 20,000 unknown names of 188 characters each, until one has had an answer.
+
+    These are 1.1 GB before the first answer may come: on a busy machine that takes longer than an attack lasts.
+    """
     names = [f"{number:05}".ljust(188, "x") for number in range(DELETE_NAMES)]
     request = delete_topics(names, client_id=target.client_id)
+    answered = asyncio.Event()
 
     async def worker() -> None:
         while True:
@@ -171,11 +175,12 @@ async def large_deletes(target: Target, seconds: float, got: Got) -> None:
                         await client.pour(request)
                         await client.answer()
                         got.count(len(request))
+                        answered.set()
             except (*Lost, OSError):
                 got.closed += 1
                 await asyncio.sleep(RECONNECT_S)
 
-    await for_seconds(seconds, *[worker] * DELETE_CONNECTIONS)
+    await for_seconds(seconds, *[worker] * DELETE_CONNECTIONS, until=answered)
 
 
 def _count(request: bytes, answer: bytes, partitions: int, got: Got) -> None:

@@ -10,6 +10,8 @@ KB = 1_000
 # Of a bursty tenant's day so much, from noon on, is a burst, in which it does ten times its usual.
 BURST_AT, BURST_PART, BURST_TIMES = 0.5, 0.1, 10
 SWING = 0.5
+# A request, and the time to the next one, are so much smaller or larger than usual, at most.
+SPREAD = 0.5
 
 
 class Wanted(NamedTuple):
@@ -26,7 +28,7 @@ class Tenant:
     Attributes:
         name: of the user.
         rate: bytes per second, of one broker, through all gateways; the mean of a day.
-        request_bytes: about; one may be half as large, or larger by half.
+        request_bytes: about; ``SPREAD`` says how far from it one may be.
         weight: in the plan.
         is_greedy: it wants more than its share; else it behaves.
         from_part: of the time; before, it is not there.
@@ -40,6 +42,11 @@ class Tenant:
     is_greedy: bool = False
     from_part: float = 0.0
     on_every_broker: bool = True
+
+    @property
+    def largest_bytes(self) -> float:
+        """Of a request."""
+        return self.request_bytes * (1 + SPREAD)
 
     def times_usual(self, part_of_day: float) -> float:
         """How much of its mean it does at that time of a day."""
@@ -96,7 +103,7 @@ class Demand:
         at_s = self.seconds * tenant.from_part
         while True:
             now = tenant.times_usual(at_s / self.day_s % 1)
-            at_s += tenant.request_bytes / (rate * now) * rng.uniform(0.5, 1.5)
+            at_s += tenant.request_bytes / (rate * now) * rng.uniform(1 - SPREAD, 1 + SPREAD)
             if at_s >= self.seconds:
                 return
-            yield Wanted(at_s, round(tenant.request_bytes * rng.uniform(0.5, 1.5)))
+            yield Wanted(at_s, round(tenant.request_bytes * rng.uniform(1 - SPREAD, 1 + SPREAD)))

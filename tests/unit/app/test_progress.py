@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from kvota.app.cli.progress import HowFar, RowsDone
+
 WAIT = """
 import threading
 from kvota.app.cli import progress
@@ -69,3 +71,15 @@ def test_elsewhere_there_are_lines() -> None:
 
 def test_who_does_not_wait_is_told_nothing() -> None:
     assert elsewhere(WAIT.replace("0.01, 0.02", "30.0, 0.02") % 0) == []
+
+
+def test_rows_that_are_done_say_how_far_it_is() -> None:
+    rows = RowsDone(total=200)
+    assert rows.how_far() == HowFar()
+
+    rows.done += 50
+    far = rows.how_far()
+
+    assert far.share == 0.25
+    assert far.text.startswith("25%, ")
+    assert far.text.endswith(" rows/s")

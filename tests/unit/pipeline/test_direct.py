@@ -371,9 +371,9 @@ def test_a_group_without_a_row_of_the_counter_is_not_read_again(
     whole = KeyRange(LEAST, None, (first,), is_streamed=True)
     reader = reader_of(found, packing)
 
-    assert reader.part_of(first, whole, (("enforced", False),)).rows == first.rows
+    assert reader.events_of(first, whole, (("enforced", False),)).rows == first.rows
     monkeypatch.setattr(GroupReader, "read", lambda *_: pytest.fail("it was read"))
-    assert reader.part_of(first, whole, (("enforced", True),)).rows == 0
+    assert reader.events_of(first, whole, (("enforced", True),)).rows == 0
 
 
 def test_gateways_apart_are_counters_of_their_own(

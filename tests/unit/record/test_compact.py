@@ -60,6 +60,20 @@ def test_an_hour_becomes_one_file_with_the_same_rows_counter_by_counter(tmp_path
     assert pq.read_schema(path).remove_metadata() == EVENT_SCHEMA.remove_metadata()
 
 
+def test_how_much_there_is_to_merge_is_told_first(tmp_path: Path) -> None:
+    folder = put_record(tmp_path, [*ROWS[:300], *at_hour(ROWS[:200], 1)])
+    told: list[tuple[str, int]] = []
+
+    compact(
+        folder,
+        now_us=LATER_US + HOUR_US,
+        on_plan=lambda rows: told.append(("to merge", rows)),
+        on_step=lambda merged: told.append(("merged", merged.rows)),
+    )
+
+    assert told == [("to merge", 500), ("merged", 300), ("merged", 200)]
+
+
 def test_a_second_time_there_is_nothing_to_do(tmp_path: Path) -> None:
     folder = put_record(tmp_path)
     compact(folder, now_us=LATER_US)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 
 # A shorter wait needs no report.
@@ -30,6 +30,31 @@ class HowFar:
 
     share: float | None = None
     text: str = ""
+
+
+def of_rows(share: float, rows_per_s: float) -> HowFar:
+    """Return how far work is that goes through rows."""
+    return HowFar(share, f"{share:.0%}, {rows_per_s:,.0f} rows/s")
+
+
+@dataclass(slots=True)
+class RowsDone:
+    """Counts rows that are done.
+
+    Attributes:
+        total: so many there are.
+        done: of these.
+    """
+
+    total: int = 0
+    done: int = 0
+    _began: float = field(default_factory=time.monotonic)
+
+    def how_far(self) -> HowFar:
+        """Return the share, rows per second and, through ``working``, the time left."""
+        if not 0 < self.done <= self.total:
+            return HowFar()
+        return of_rows(self.done / self.total, self.done / (time.monotonic() - self._began))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.event_options import (
@@ -14,7 +15,7 @@ from kvota.app.cli.event_options import (
 )
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
-from kvota.app.cli.progress import HowFar, working
+from kvota.app.cli.progress import RowsDone, working
 from kvota.app.text_table import text_table
 from kvota.files.command_name import called
 from kvota.model.plain_text import name_on_screen, on_one_line
@@ -71,7 +72,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compact(args: argparse.Namespace) -> int:
-    from kvota.record.compact import compact
     from kvota.record.found_events import find_events
 
     folders = dict.fromkeys(
@@ -79,21 +79,10 @@ def _compact(args: argparse.Namespace) -> int:
         for found in [find_events(args.events)]
         for file in (*found.files, *found.superseded)
     )
-    done: dict[str, Compacted] = {}
-    for folder in folders:
-        done[str(folder)] = compact(
-            folder,
-            now_us=time.time_ns() // 1000,
-            every_hour=args.every_hour,
-            period=period(args),
-            on_step=_say_step,
-            before_waiting=lambda: print(
-                "kvota: another compaction is at work here; waiting for its end", file=sys.stderr
-            ),
-        )
+    done = {str(folder): _compact_folder(folder, args) for folder in folders}
     if args.output == "json":
-        rows = [{"folder": folder} | _compacted_json(what) for folder, what in done.items()]
-        print_json({"folders": rows}, schema=2)
+        found = [{"folder": folder} | _compacted_json(what) for folder, what in done.items()]
+        print_json({"folders": found}, schema=2)
     else:
         for name, what in done.items():
             print(f"{name}: {_compacted_line(what)}")
@@ -101,6 +90,32 @@ def _compact(args: argparse.Namespace) -> int:
         for item in what.left:
             print(f"kvota: {item.file}: {item.reason}; stays as it is", file=sys.stderr)
     return DONE
+
+
+def _compact_folder(folder: Path, args: argparse.Namespace) -> "Compacted":
+    from kvota.record.compact import compact
+
+    rows = RowsDone()
+
+    def on_plan(to_merge: int) -> None:
+        rows.total = rows.done + to_merge
+
+    def on_step(step: "Merged") -> None:
+        rows.done += step.rows
+        _say_step(step)
+
+    with working(f"merging files of {folder}", how_far=rows.how_far):
+        return compact(
+            folder,
+            now_us=time.time_ns() // 1000,
+            every_hour=args.every_hour,
+            period=period(args),
+            on_plan=on_plan,
+            on_step=on_step,
+            before_waiting=lambda: print(
+                "kvota: another compaction is at work here; waiting for its end", file=sys.stderr
+            ),
+        )
 
 
 def _say_step(step: "Merged") -> None:
@@ -171,18 +186,13 @@ def _check(args: argparse.Namespace) -> int:
 def _read_all(found: "FoundEvents") -> "Checked":
     from kvota.record.check import check
 
-    done = 0
+    rows = RowsDone(found.rows)
 
-    def count() -> None:
-        nonlocal done
-        done += 1
-
-    def how_far() -> HowFar:
-        text = f"{done:,} of {_count(len(found.files), 'file')}"
-        return HowFar(done / max(1, len(found.files)), text)
+    def count(file: "EventFile") -> None:
+        rows.done += file.rows
 
     title = f"reading {found.rows:,} decisions in {_count(len(found.files), 'file')}"
-    with working(title, how_far=how_far):
+    with working(title, how_far=rows.how_far):
         return check(found, on_file=count)
 
 

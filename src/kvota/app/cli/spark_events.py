@@ -27,7 +27,7 @@ from kvota.app.cli.event_options import (
     say_found,
     say_read,
 )
-from kvota.app.cli.progress import HowFar, working
+from kvota.app.cli.progress import HowFar, of_rows, working
 from kvota.app.cli.request_log import LOG_OPTIONS, add_log_options, request_log
 from kvota.app.cli.spark_failure import is_of_changed_record, reason_in
 from kvota.app.text_table import hidden
@@ -429,7 +429,7 @@ class _Rows:
         if share is None or share >= 1:
             return HowFar(text=_tasks_done(self._spark))
         speed = (read + worked) / 2 / (time.monotonic() - self._began)
-        return HowFar(share, f"{share:.0%}, {speed:,.0f} rows/s")
+        return of_rows(share, speed)
 
 
 def _tasks_done(spark: "SparkSession") -> str:

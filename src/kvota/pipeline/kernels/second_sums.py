@@ -21,7 +21,7 @@ DoubleRows = npt.NDArray[np.float64]
 # What a charge does, as ``sum_rows`` is told for each combination of marks.
 USES, IS_EVENT, IS_FURTHER, IS_THROTTLED, IS_REJECTED, TELLS, HOLDS = (1 << bit for bit in range(7))
 
-# The columns of a part; each part is a row of two cache lines, as charges of many counters take turns. In the last one
+# The columns of a part, numbered in the order of ``chunk_schema.SUMS``; each part is a row of two cache lines, as charges of many counters take turns. In the last one
 # is its second.
 TS_US, SEQ, RUN, MARKS, CHARGES, EVENTS, FURTHER, THROTTLED, REJECTED, TOLD_MS, HELD_MS, WHOLE = (
     range(12)
