@@ -232,7 +232,6 @@ def test_a_merged_file_that_somebody_wrote_anew_in_another_order_is_read_as_it_l
 @pytest.mark.parametrize(
     "seed", [1, 2]
 )  # files one after the other in time, and files that overlap
-@pytest.mark.timeout(60)  # the first one loads the kernels
 def test_a_counter_too_large_for_a_task_is_streamed_and_has_the_rows_of_chunks(
     rows: list[EventRow],
     tmp_path: Path,

@@ -10,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 from tests.unit.pipeline import ingesting_process
 from tests.unit.record.record_files import put
 from tests.unit.record.usage_oracle import expected, kept
@@ -25,7 +24,6 @@ KILLS = int(os.environ.get("KVOTA_KILLS", "5"))
 EACH = 300
 
 
-@pytest.mark.timeout(120)
 def test_each_row_is_taken_once_after_kills_at_random_moments(tmp_path: Path) -> None:
     folder, into = tmp_path / "record", tmp_path / "into"
     rows = list(RecordedTraffic(5, run_id="run", enforced=True).rows(EACH * KILLS))

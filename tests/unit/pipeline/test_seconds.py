@@ -153,7 +153,6 @@ def _second(number: int, second: dict[str, Any]) -> Second:
 @pytest.mark.parametrize("values", [STRANGE, STRANGE + NO_NUMBERS])
 @settings(max_examples=10, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(data=st.data())
-@pytest.mark.timeout(120)  # the first one loads the kernels
 def test_however_it_was_cut(
     recorded: list[EventRow], by: s.By, values: tuple[float, ...], data: st.DataObject
 ) -> None:

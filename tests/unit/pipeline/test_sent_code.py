@@ -10,8 +10,6 @@ import pytest
 
 from kvota.pipeline.sent_code import code_archive
 
-pytestmark = pytest.mark.timeout(60)
-
 PROGRAM = """
 import kvota, kvota.engine.arithmetic
 from pathlib import Path

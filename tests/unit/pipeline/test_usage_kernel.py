@@ -84,7 +84,6 @@ def by_kernel(rows: list[tuple[int, int, float]], window_s: int) -> list[tuple[f
     return [(starts_s[i], *(rates[place, i] for place in places)) for i in range(found)]
 
 
-@pytest.mark.timeout(120)
 @settings(deadline=None)
 @given(ROWS, st.sampled_from([1, 7, 20, 60, 100]))
 def test_windows_are_as_the_definition_says(
@@ -93,14 +92,12 @@ def test_windows_are_as_the_definition_says(
     assert by_kernel(rows, window_s) == windows_of(rows, window_s)
 
 
-@pytest.mark.timeout(120)
 def test_ten_seconds_across_the_border_of_two_windows_are_seen() -> None:
     rows = [(1, second, 100.0) for second in range(55, 65)]
 
     assert [window[-1] for window in by_kernel(rows, 60)] == [50.0, 100.0]
 
 
-@pytest.mark.timeout(120)
 def test_each_second_is_measured_by_the_limit_that_it_had() -> None:
     none = math.inf
 
