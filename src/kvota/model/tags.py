@@ -5,7 +5,6 @@ The order of the keys has no meaning. The values are plain; only the text is enc
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 
 Tags = Mapping[str, str]
 
@@ -14,11 +13,6 @@ USER_TAG = "user"
 CLIENT_ID_TAG = "client-id"
 # Of a counter that no factor is laid over; Strimzi's key, whose value is "true".
 EXCLUDED_TAG = "excluded-principal-quota-key"
-
-# The tags of Kafka's own counters; groups and shares have others.
-_KAFKA_TAGS = re.compile(f"{CLIENT_ID_TAG}=([^,]*),{USER_TAG}=([^,]*)")
-# A record has the same names and tags again and again.
-_TEXTS_KEPT = 1 << 16
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]*")
 _ENCODED = [chr(byte) if _PLAIN.fullmatch(chr(byte)) else f"%{byte:02X}" for byte in range(256)]
@@ -34,20 +28,6 @@ def sanitise(name: str) -> str:
         return name
     # Half a surrogate pair becomes "?", as in Java.
     return "".join([_ENCODED[byte] for byte in name.encode("utf-8", "replace")])
-
-
-sanitised = lru_cache(_TEXTS_KEPT)(sanitise)
-
-
-@lru_cache(_TEXTS_KEPT)
-def kafka_names(text: str) -> tuple[str, str] | None:
-    """The client id and the user in the text of Kafka's own tags, both encoded; None: they are others.
-
-    >>> kafka_names("client-id=my%20app,user=alice")
-    ('my%20app', 'alice')
-    """
-    found = _KAFKA_TAGS.fullmatch(text)
-    return None if found is None else (found[1], found[2])
 
 
 def tags_text(tags: Tags) -> str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kvota.model.quota_type import CLUSTER_NODE_ID
-from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, sanitised
+from kvota.model.tags import CLIENT_ID_TAG, USER_TAG
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.event_columns import Events, Part, doubles, flags, ints, ints_or_one, texts_of
@@ -17,6 +17,7 @@ from kvota.pipeline.kernels import packing
 from kvota.pipeline.marks import marks_of
 from kvota.pipeline.packing_choice import NAMES_OF, Packing
 from kvota.record.period import ALWAYS
+from kvota.record.tag_texts import sanitised
 
 # A broker's number that a row lacks: it is not known.
 UNKNOWN_NODE = CLUSTER_NODE_ID - 1
@@ -49,7 +50,7 @@ class Counters:
     def of_type(self, quota_types: Mapping[str, int], other: int) -> Array:
         """Return a number for each counter, by its quota type."""
         types = self.names[_QUOTA_TYPE]
-        numbers = np.array([quota_types.get(text, other) for text in types.texts])
+        numbers = np.array([quota_types.get(text, other) for text in types.values])
         found: Array = numbers[self.codes[:, _QUOTA_TYPE]]
         return found
 
@@ -188,7 +189,7 @@ def wanted(events: Events, packing_: Packing) -> Events:
     found = events
     if packing_.quota_types is not None or packing_.other_types:
         types = texts_of(events.of_runs, "quota_type")
-        of_texts = np.array([packing_.wants_type(text) for text in types.texts])
+        of_texts = np.array([packing_.wants_type(text) for text in types.values])
         found = events.where_runs(of_texts[types.codes])
     if packing_.period != ALWAYS and found.rows:
         ts_us = ints(found, "ts_us", 0)
@@ -248,28 +249,29 @@ def _runs(
     gateway: Part, run_id: Part, runs: Mapping[tuple[str, str], tuple[int, bool]]
 ) -> tuple[Array | int, Array | int]:
     """Return the rank of each row's run, and whether the run is complete; numbers where there is one run."""
-    ranks = np.full((len(gateway.texts), len(run_id.texts)), -1, np.int64)
+    names, run_ids = gateway.values, run_id.values
+    ranks = np.full((len(names), len(run_ids)), -1, np.int64)
     completes = np.zeros(ranks.shape, np.int64)
-    for first, name in enumerate(gateway.texts):
-        for second, run in enumerate(run_id.texts):
+    for first, name in enumerate(names):
+        for second, run in enumerate(run_ids):
             if (name, run) in runs:
                 ranks[first, second], completes[first, second] = runs[name, run]
     if ranks.size == 1 and ranks[0, 0] >= 0:
         return int(ranks[0, 0]), int(completes[0, 0])
-    pair = gateway.codes.astype(np.int64) * len(run_id.texts) + run_id.codes
+    pair = gateway.codes.astype(np.int64) * len(run_ids) + run_id.codes
     rank, complete = ranks.ravel()[pair], completes.ravel()[pair]
     if rank.min() < 0:
         row = int(rank.argmin())
-        raise KeyError((gateway.texts[gateway.codes[row]], run_id.texts[run_id.codes[row]]))
+        raise KeyError((names[gateway.codes[row]], run_ids[run_id.codes[row]]))
     return rank, complete
 
 
 def _names(events: Events, part: Mapping[str, Part], packing_: Packing) -> list[Part]:
     """Return the parts of a counter's name, of which the combinations are the counters."""
     by = packing_.by
-    enforcing = Part(np.zeros(events.rows, np.int64), np.array([s.ALL_ROWS]))
+    enforcing = Part(np.zeros(events.rows, np.int64), pa.array([s.ALL_ROWS]))
     if packing_.modes_apart:
-        modes = np.array([s.SHADOW_ROWS, s.ENFORCED_ROWS])
+        modes = pa.array([s.SHADOW_ROWS, s.ENFORCED_ROWS])
         enforcing = Part(flags(events, "enforced").astype(np.int64), modes)
     node_id = _node_ids(ints(events, "node_id", UNKNOWN_NODE))
     of_names = [texts_of(events, name) for name in NAMES_OF[by]]
@@ -284,8 +286,8 @@ def _node_ids(node_id: Array) -> Part:
     least, most = int(node_id.min()), int(node_id.max())
     if most - least > _COMBINATIONS_MAX:
         numbers, codes = np.unique(node_id, return_inverse=True)
-        return Part(codes, numbers)
-    return Part(node_id - least, np.arange(least, most + 1))
+        return Part(codes, pa.array(numbers))
+    return Part(node_id - least, pa.array(np.arange(least, most + 1)))
 
 
 def _groups(names: Sequence[Part]) -> tuple[Array, Array]:
@@ -333,8 +335,7 @@ def _together(group: Array, codes: Array) -> tuple[Array, Array, Array]:
 def _name_columns(names: Sequence[Part], codes: Array, by: s.By) -> list[pa.Array]:
     """Return ``COUNTER_COLUMNS`` of each chunk."""
     node_id, enforcing = (
-        pa.array(np.asarray(names[place].texts)[codes[:, place]].astype(np.int32))
-        for place in (0, 2)
+        names[place].texts.take(pa.array(codes[:, place])).cast(pa.int32()) for place in (0, 2)
     )
     quota_type = _taken(names[_QUOTA_TYPE], codes[:, _QUOTA_TYPE])
     if by == "counter":
@@ -348,7 +349,7 @@ def _name_columns(names: Sequence[Part], codes: Array, by: s.By) -> list[pa.Arra
 
 
 def _taken(name: Part, codes: Array) -> pa.Array:
-    return pa.array(name.texts, pa.string()).take(pa.array(codes))
+    return name.texts.take(pa.array(codes))
 
 
 def _made_tags(names: Sequence[Part], codes: Array, by: s.By) -> pa.Array:
@@ -356,19 +357,8 @@ def _made_tags(names: Sequence[Part], codes: Array, by: s.By) -> pa.Array:
     if by == "tags":
         return _taken(names[0], codes[:, 0])
     encoded = [
-        Part(codes[:, place], [sanitised(text) for text in name.texts])
-        for place, name in enumerate(names)
+        sanitised(name.texts).take(pa.array(codes[:, place])) for place, name in enumerate(names)
     ]
-    if by == "user":
-        return _taken_with(encoded[0], f"{CLIENT_ID_TAG}=,{USER_TAG}=", "")
-    if by == "client":
-        return _taken_with(encoded[0], f"{CLIENT_ID_TAG}=", f",{USER_TAG}=")
-    user = _taken_with(encoded[0], "", "")
-    client = _taken_with(encoded[1], f"{CLIENT_ID_TAG}=", f",{USER_TAG}=")
-    return pc.binary_join_element_wise(client, user, "")
-
-
-def _taken_with(name: Part, before: str, behind: str) -> pa.Array:
-    """Return the texts of codes, with what stands before and behind each."""
-    texts = [f"{before}{text}{behind}" for text in name.texts]
-    return pa.array(texts, pa.string()).take(pa.array(name.codes))
+    user = "" if by == "client" else encoded[0]
+    client_id = "" if by == "user" else encoded[-1]
+    return pc.binary_join_element_wise(f"{CLIENT_ID_TAG}=", client_id, f",{USER_TAG}=", user, "")

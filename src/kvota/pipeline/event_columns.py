@@ -1,7 +1,8 @@
 """Takes the columns of events, some of which may be missing or null, as arrays. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -141,10 +142,21 @@ def with_runs(table: pa.Table, same: Mapping[str, Value]) -> Events:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A column as a code per row, and what the codes mean; also one part of a counter's name."""
+    """A column as a code per row, and what the codes mean; also one part of a counter's name.
+
+    Attributes:
+        codes: of each row the place of its text.
+        texts: each once (numbers: each at least once), without null.
+    """
 
     codes: Array
-    texts: Sequence[str] | Array
+    texts: pa.Array
+
+    @property
+    def values(self) -> list[Any]:
+        """Return the texts as Python's own: for columns that have a few."""
+        found: list[Any] = self.texts.to_pylist()
+        return found
 
 
 def texts_of(events: Events, name: str) -> Part:
@@ -153,19 +165,21 @@ def texts_of(events: Events, name: str) -> Part:
         of_runs = texts_of(events.of_runs, name)
         return Part(events.spread(of_runs.codes), of_runs.texts)
     if not events.has(name):
-        return Part(np.zeros(events.rows, np.int64), [str(events.same.get(name) or "")])
+        text = str(events.same.get(name) or "")
+        return Part(np.zeros(events.rows, np.int64), pa.array([text], pa.string()))
     column = one_array(events.table[name])
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    texts = [text or "" for text in column.dictionary.to_pylist()]
-    indices = column.indices
+    texts, indices = column.dictionary.cast(pa.string()), column.indices
+    if texts.null_count:
+        texts = texts.fill_null("")
     if indices.null_count:
         indices = indices.fill_null(len(texts))
-        texts.append("")
+        texts = pa.concat_arrays([texts, pa.array([""], pa.string())])
     codes = indices.to_numpy(zero_copy_only=False)
-    first_of = {text: code for code, text in reversed(list(enumerate(texts)))}
-    if len(first_of) < len(texts):  # the same text twice, e.g. empty and null
-        codes = np.array([first_of[text] for text in texts])[codes]
+    once = texts.dictionary_encode()
+    if len(once.dictionary) < len(texts):  # the same text twice, e.g. empty and null
+        return Part(once.indices.to_numpy()[codes], once.dictionary)
     return Part(codes, texts)
 
 

@@ -1,14 +1,15 @@
 """Marks each row with what is one bit of it. Pure."""
 
 import numpy as np
+import pyarrow.compute as pc
 
 from kvota.model.quota_type import FACTS, QuotaType
 from kvota.model.strict_mutations import STRICT_FROM
-from kvota.model.tags import kafka_names, sanitised
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.event_columns import Events, flags, ints, texts_of
 from kvota.pipeline.packing_choice import NAMES_OF, Packing
+from kvota.record.tag_texts import kafka_names, places_in, sanitised
 
 
 def marks_of(events: Events, complete: Array | int, packing_: Packing) -> Array | int:
@@ -22,7 +23,7 @@ def marks_of(events: Events, complete: Array | int, packing_: Packing) -> Array 
     of_runs = _marks_of_runs(events.of_runs, complete, packing_)
     marks = of_runs if isinstance(of_runs, int) else events.spread(of_runs)
     outcome = texts_of(events, "outcome")
-    of_outcome = np.array([s.outcome_code(text) for text in outcome.texts])
+    of_outcome = np.array([s.outcome_code(text) for text in outcome.values])
     every = [_by_code(of_outcome, outcome.codes)]
     if not packing_.is_summed:
         every += _how_counted(events)
@@ -35,11 +36,11 @@ def _how_counted(events: Events) -> list[Array | int]:
     """Return the bits that say how each row was counted."""
     algorithm, quota_type = texts_of(events, "algorithm"), texts_of(events.of_runs, "quota_type")
     of_algorithm = np.array(
-        [_algorithm(kind, text) for kind in quota_type.texts for text in algorithm.texts]
+        [_algorithm(kind, text) for kind in quota_type.values for text in algorithm.values]
     )
     kinds = events.spread(quota_type.codes)
     found = [_by_code(of_algorithm, kinds, len(algorithm.texts), algorithm.codes)]
-    if QuotaType.CONTROLLER_MUTATION in quota_type.texts:
+    if QuotaType.CONTROLLER_MUTATION in quota_type.values:
         found.append(_where(_strict(events), s.STRICT))
     return found
 
@@ -75,24 +76,21 @@ def _where(has_mark: Array, mark: int) -> Array | int:
 def _limit_marks(events: Events, by: s.By) -> list[Array | int]:
     """Return the bits that say of each row whether it was charged on a counter of just these names, and whether Kafka has no such tags."""
     tags = texts_of(events, "tags")
-    parsed = [kafka_names(text) for text in tags.texts]
-    of_others = np.array([s.OTHER_TAGS if found is None else 0 for found in parsed])
-    others = _by_code(of_others, tags.codes)
+    client_ids, users = kafka_names(tags.texts)
+    is_other = users.is_null().to_numpy(zero_copy_only=False)
+    others = _by_code(is_other * s.OTHER_TAGS, tags.codes)
     if by == "tags":
         return [s.LIMIT_BINDS, others]
     binds: Array | None = None
-    for column, place in (("client_id", 0), ("user", 1)):
-        values = [None if found is None else found[place] for found in parsed]
+    for column, told in (("client_id", client_ids), ("user", users)):
         if column not in NAMES_OF[by]:
-            is_empty = np.array([value == "" for value in values])
+            is_empty = pc.equal(told, "").fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
             if is_empty.all():
                 continue
             here: Array = is_empty[tags.codes]
         else:
             names = texts_of(events, column)
-            code_of = {sanitised(text): code for code, text in enumerate(names.texts) if text}
-            codes = np.array([code_of.get(value or "", -1) for value in values])
-            here = codes[tags.codes] == names.codes
+            here = places_in(told, sanitised(names.texts))[tags.codes] == names.codes
         binds = here if binds is None else binds & here
     return [s.LIMIT_BINDS if binds is None else _where(binds, s.LIMIT_BINDS), others]
 
@@ -107,7 +105,7 @@ def _algorithm(quota_type: str, text: str) -> int:
 def _strict(events: Events) -> Array:
     quota_type = texts_of(events, "quota_type")
     key, version = ints(events, "api_key", -1), ints(events, "api_version", -1)
-    is_mutation = np.array([kind == QuotaType.CONTROLLER_MUTATION for kind in quota_type.texts])
+    is_mutation = np.array([kind == QuotaType.CONTROLLER_MUTATION for kind in quota_type.values])
     strict: Array = is_mutation[quota_type.codes]
     is_new = np.zeros(events.rows, np.bool_)
     for api, since in STRICT_FROM.items():

@@ -349,7 +349,7 @@ class GroupReader:
                 mask &= flags(of_runs, name) == value
             else:
                 column = texts_of(of_runs, name)
-                is_value = np.array([text == value for text in column.texts], np.bool_)
+                is_value = pc.equal(column.texts, value).to_numpy(zero_copy_only=False)
                 mask &= is_value[column.codes]
         return events.where_runs(mask)
 
@@ -406,11 +406,10 @@ def _keyed(events: Events, by: s.By) -> _Keyed:
 
 def _ranked(part: Part) -> tuple[pa.Array, Array]:
     """Return texts in order (that of UTF-8 is Python's), and the place of each row's."""
-    texts = pa.array(part.texts, pa.string())
-    order = pc.sort_indices(texts)
-    rank = np.empty(len(texts), np.int64)
-    rank[order.to_numpy()] = np.arange(len(texts))
-    return texts.take(order), rank[part.codes]
+    order = pc.sort_indices(part.texts)
+    rank = np.empty(len(order), np.int64)
+    rank[order.to_numpy()] = np.arange(len(order))
+    return part.texts.take(order), rank[part.codes]
 
 
 def joined(parts: Sequence[Events]) -> Events:

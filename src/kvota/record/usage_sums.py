@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from kvota.model.event import Outcome
 from kvota.model.quota_type import QuotaType
-from kvota.model.tags import kafka_names, sanitised
+from kvota.record.tag_texts import kafka_names, places_in, sanitised
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -310,17 +310,15 @@ def _with(lines: pa.Table, sums: Mapping[str, _Array]) -> pa.Table:
 def _binds(rows: pa.Table, names: Sequence[str]) -> _Array:
     """Tell of each row whether it was charged on a counter of just these names."""
     tags = _encoded(rows["tags"])
-    told = [kafka_names(text) for text in tags.dictionary.to_pylist()]
     of_rows = numbers_in(tags.indices)
     binds: _Array = np.ones(rows.num_rows, np.bool_)
-    for name, part in (("client_id", 0), ("user", 1)):
-        values = [None if found is None else found[part] for found in told]
+    for name, told in zip(("client_id", "user"), kafka_names(tags.dictionary), strict=True):
         if name not in names:
-            binds &= np.array([value == "" for value in values])[of_rows]
+            is_empty = pc.equal(told, "").fill_null(False)  # noqa: FBT003
+            binds &= is_empty.to_numpy(zero_copy_only=False)[of_rows]
             continue
         texts = _encoded(rows[name])
-        places = {sanitised(text): place for place, text in enumerate(texts.dictionary.to_pylist())}
-        codes = np.array([places.get(value, -1) if value else -1 for value in values])
+        codes = places_in(told, sanitised(texts.dictionary))
         binds &= codes[of_rows] == numbers_in(texts.indices)
     return binds
 
