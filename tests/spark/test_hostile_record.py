@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from math import inf
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from kvota.model.event import EVENT_COLUMNS, Outcome
 from kvota.model.quota_entity import DEFAULT, QuotaEntity
 from kvota.model.quota_type import QuotaType
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG, tags_text
+from kvota.record.compact import compact
 from kvota.record.event_schema import EVENT_SCHEMA
 from kvota.testing.recorded_traffic import START_US, EventRow
 
@@ -164,6 +166,83 @@ def test_an_amount_that_is_no_number_is_named_and_stops_nothing(
     assert "together would be let in more PRODUCE" in capsys.readouterr().err
     assert main(["record", "check", "--events", str(tmp_path)]) == 1
     assert f"the value of seq 0 is {value}, which no gateway records" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("samples", [-(2**15), -100]),
+        ("samples", [2**15 - 1]),
+        ("sample_ms", [-(2**31), 2**31 - 1, 0]),
+        ("seq", [-(2**63), 2**63 - 1]),
+        ("node_id", [-(2**31), 2**31 - 1]),
+        ("limit", [float("nan"), -1.0, inf]),
+        ("throttle_ms", [-(2**31), 2**31 - 1]),
+    ],
+)
+def test_numbers_that_no_gateway_records_end_no_command(
+    name: str,
+    values: list[float],
+    write_for_all: WriteEvents,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place, odd = EVENT_SCHEMA.get_field_index(name), iter(values)
+    often = cycle(values)
+    rows = list(decided())
+    for number in range(3, len(rows), 7):
+        # No two rows of a run have the same seq.
+        value = next(odd, rows[number][place]) if name == "seq" else next(often)
+        rows[number] = (*rows[number][:place], value, *rows[number][place + 1 :])
+    raw = write_for_all(tmp_path / "raw", rows, files=2)
+    merged = write_for_all(tmp_path / "merged", rows, files=2)
+    compact(merged, now_us=0, every_hour=True)
+    said: dict[str, list[tuple[int, str]]] = {"raw": [], "merged": []}
+    for folder in (raw, merged):
+        for words in (
+            ("usage",),
+            ("replay", "--law"),
+            ("replay", "--candidates", "9KB/s", "--mode", "think"),
+            ("replay", "--candidates", "9KB/s", "--mode", "backlog", "--algorithm", "token_bucket"),
+        ):
+            code = main([*words, "--output", "json", "--events", str(folder)])
+            answer = capsys.readouterr()
+            assert code in {0, 1}, answer.err
+            said[folder.name].append((code, answer.out))
+
+    assert said["raw"] == said["merged"]
+    if values[0] < 0 and name in {"samples", "sample_ms"}:
+        assert main(["record", "check", "--events", str(raw)]) == 1
+        reason = f"the {name} of seq 3 is {values[0]}, which no gateway records"
+        assert reason in capsys.readouterr().out
+
+
+def test_a_file_with_texts_that_are_none_is_named(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in folder.glob("*.parquet"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    bent = min(tmp_path.glob("*.parquet"))
+    table = pq.read_table(bent)
+    user = pa.array([b"\xff\xfe", *[b"alice"] * (len(table) - 1)], pa.binary())
+    place = table.schema.get_field_index("user")
+    pq.write_table(table.set_column(place, "user", user.view(pa.string())), bent)
+
+    for words in (
+        ["usage"],
+        ["replay", "--law"],
+        ["replay", "--candidates", "9KB/s", "--by", "user"],
+        ["recommend", *RELAXED],
+    ):
+        code = main([*words, "--events", str(tmp_path)])
+        said = capsys.readouterr()
+        assert (code, "Traceback" in said.err) == (3 if words != ["replay", "--law"] else 0, False)
+        if code == 3:
+            assert f"{bent}: its rows cannot be read (column user has a text that is no" in said.err
+    assert main(["record", "check", "--events", str(tmp_path)]) == 1
+    assert f"{bent}: its rows cannot be read (column user has a text" in capsys.readouterr().out
+    assert main(["record", "compact", "--events", str(tmp_path), "--every-hour"]) == 0
+    assert f"{bent}: its rows cannot be read (column user has a text" in capsys.readouterr().err
 
 
 def test_times_that_no_calendar_has_end_no_command_and_are_named(

@@ -105,8 +105,8 @@ def arranged(every: Events, packing_: Packing) -> Arranged | None:
     events = found.events
     columns = {
         **_summed_columns(found, packing_),
-        "samples": ints_or_one(events, "samples", 0),
-        "sample_ms": ints_or_one(events, "sample_ms", 0),
+        "samples": _at_least_0(ints_or_one(events, "samples", 0)),
+        "sample_ms": _at_least_0(ints_or_one(events, "sample_ms", 0)),
     }
     ts_us, seq, rank = (np.asarray(columns[name]) for name in ("ts_us", "seq", "run"))
     order, starts, codes = _together(found.group, found.codes)
@@ -232,6 +232,13 @@ def sort_groups(order: Array, starts: Array, keys: tuple[Array, Array, Array]) -
         rows = order[starts[group] : starts[group + 1]]
         times, runs, seqs = (key[rows] for key in keys)
         rows[:] = rows[np.lexsort((seqs, runs, times))]
+
+
+def _at_least_0(values: Array | int) -> Array | int:
+    """Return numbers of samples, which are places in memory: one below 0, which no gateway records, is none."""
+    if isinstance(values, int):
+        return max(0, values)
+    return np.maximum(values, 0) if values.min() < 0 else values
 
 
 def _further(events: Events, name: str, packing_: Packing, missing: int) -> Array | int:

@@ -28,6 +28,7 @@ from kvota.record.event_file import EventFile
 from kvota.record.found_events import FoundEvents
 from kvota.record.period import ALWAYS, Period
 from kvota.record.runs import Run, joined_runs
+from kvota.record.valid_texts import refuse_invalid_texts
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -474,6 +475,7 @@ def _tables_in(source: str | pa.NativeFile, columns: list[str]) -> Iterator[pa.T
     with pq.ParquetFile(source, metadata=footer, read_dictionary=texts) as file:
         here = [name for name in columns if name in file.schema_arrow.names]
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=here, use_threads=False):
+            refuse_invalid_texts(batch)
             yield pa.Table.from_batches([batch]).cast(
                 pa.schema([(n, COLUMN_TYPES[n]) for n in here])
             )

@@ -1,6 +1,6 @@
 """Reads a record to the last byte, and says what is not as it should be."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +11,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kvota.record.event_file import BadInput, EventFile, runs_in_table
+from kvota.record.event_schema import EVENT_SCHEMA
 from kvota.record.found_events import FoundEvents
 from kvota.record.period import END_OF_TIME_US
 from kvota.record.runs import joined_runs
+from kvota.record.valid_texts import refuse_invalid_texts
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 
 # Two files at once: decoding takes a core each, and the memory of a file's rows.
 _THREADS = 2
+
+_TEXTS = [
+    name
+    for name, kind in zip(EVENT_SCHEMA.names, EVENT_SCHEMA.types, strict=True)
+    if kind == pa.string()
+]
+
+# What is looked at of each row; the last two are none below 0.
+_COUNTS = ("samples", "sample_ms")
+_KEPT = ("gateway", "run_id", "seq", "ts_us", "value", *_COUNTS)
 
 # Gaps that are named; the others are counted.
 GAPS_NAMED = 10
@@ -67,10 +79,18 @@ class Checked:
         return not (self.bad or self.missing or self.repeated)
 
 
-def check(found: FoundEvents, *, on_file: Callable[[EventFile], None] = lambda _: None) -> Checked:
+def check(
+    found: FoundEvents,
+    *,
+    others: Iterable[EventFile] = (),
+    on_file: Callable[[EventFile], None] = lambda _: None,
+) -> Checked:
     """Read every row of every file, and tell gaps and repetitions of seq within each run.
 
-    ``on_file`` is called for each file that is done.
+    Args:
+        found: the files.
+        others: those of the same record that are not read: what their footers name is not missing.
+        on_file: called for each file that is done.
     """
     spans: dict[tuple[str, str], list[_Array]] = {}
     bad = list(found.bad)
@@ -88,8 +108,12 @@ def check(found: FoundEvents, *, on_file: Callable[[EventFile], None] = lambda _
                 spans.setdefault(key, []).append(ranges)
     gaps: list[Gap] = []
     missing = repeated = 0
+    beside: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for run in (run for file in others for run in file.runs):
+        beside.setdefault((run.gateway, run.run_id), []).append((run.first_seq, run.last_seq))
     for key in sorted(spans):
         of_run, repeated_here = _gaps(np.concatenate(spans[key]))
+        of_run = _without(of_run, sorted(beside.get(key, ())))
         gaps += [Gap(*key, first, last) for first, last in of_run[:GAPS_NAMED]]
         missing += sum(last - first + 1 for first, last in of_run)
         repeated += repeated_here
@@ -110,13 +134,15 @@ def _is_there(file: EventFile) -> bool:
 def _read(file: EventFile) -> dict[tuple[str, str], _Array] | BadInput:
     """Return the seqs of each run as ranges, or what is wrong with the file."""
     texts = ["gateway", "run_id"]
+    parts = []
     try:
         with pq.ParquetFile(
-            file.path, read_dictionary=texts, page_checksum_verification=True
+            file.path, read_dictionary=_TEXTS, page_checksum_verification=True
         ) as source:
-            # All columns are read, and these few kept.
-            batches = source.iter_batches(use_threads=False)
-            parts = [batch.select([*texts, "seq", "ts_us", "value"]) for batch in batches]
+            kept = [name for name in _KEPT if name in source.schema_arrow.names]
+            for batch in source.iter_batches(use_threads=False):
+                refuse_invalid_texts(batch)
+                parts.append(batch.select(kept))  # all columns are read, and these few kept
     except (pa.ArrowException, OSError) as error:
         return BadInput(file.path, f"its rows cannot be read ({error})")
     if not parts:
@@ -124,18 +150,32 @@ def _read(file: EventFile) -> dict[tuple[str, str], _Array] | BadInput:
     names = pa.Table.from_batches(parts)
     if joined_runs(runs_in_table(names)) != joined_runs(file.runs):
         return BadInput(file.path, "its rows are not those that its footer names")
-    odd = pc.indices_nonzero(pc.invert(pc.is_finite(names["value"])))
-    if len(odd):
-        seq, value = (names[column][odd[0].as_py()].as_py() for column in ("seq", "value"))
-        return BadInput(file.path, f"the value of seq {seq} is {value}, which no gateway records")
-    times = names["ts_us"]
-    odd = pc.indices_nonzero(pc.or_(pc.less(times, 0), pc.greater_equal(times, END_OF_TIME_US)))
-    if len(odd):
-        seq, ts_us = (names[column][odd[0].as_py()].as_py() for column in ("seq", "ts_us"))
-        return BadInput(
-            file.path, f"the time of seq {seq} is {ts_us} us, which is not between 1970 and 9999"
-        )
-    return _ranges(names, texts)
+    odd = _odd(names)
+    return BadInput(file.path, odd) if odd else _ranges(names, texts)
+
+
+def _odd(rows: pa.Table) -> str:
+    """Say of the first row that no gateway records what is odd about it."""
+    for is_odd, name, unit, reason in (
+        (pc.invert(pc.is_finite(rows["value"])), "value", "", "which no gateway records"),
+        (
+            pc.or_(pc.less(rows["ts_us"], 0), pc.greater_equal(rows["ts_us"], END_OF_TIME_US)),
+            "time",
+            " us",
+            "which is not between 1970 and 9999",
+        ),
+        *(
+            (pc.less(rows[name], 0), name, "", "which no gateway records")
+            for name in _COUNTS
+            if name in rows.column_names
+        ),
+    ):
+        places = pc.indices_nonzero(is_odd)
+        if len(places):
+            column = "ts_us" if name == "time" else name
+            seq, number = (rows[each][places[0].as_py()].as_py() for each in ("seq", column))
+            return f"the {name} of seq {seq} is {number}{unit}, {reason}"
+    return ""
 
 
 def _ranges(names: pa.Table, texts: list[str]) -> dict[tuple[str, str], _Array]:
@@ -170,6 +210,24 @@ def _gaps(ranges: _Array) -> tuple[list[tuple[int, int]], int]:
             repeated += min(last, reached) - first + 1
         reached = last if reached is None else max(reached, last)
     return gaps, repeated
+
+
+def _without(
+    gaps: Iterable[tuple[int, int]], spans: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Return what is left of gaps, both in order, where spans are taken out."""
+    left: list[tuple[int, int]] = []
+    for begin, last in gaps:
+        first = begin
+        for start, end in spans:
+            if end < first or start > last:
+                continue
+            if start > first:
+                left.append((first, start - 1))
+            first = max(first, end + 1)
+        if first <= last:
+            left.append((first, last))
+    return left
 
 
 def _joined(ordered: _Array) -> Iterable[tuple[int, int]]:

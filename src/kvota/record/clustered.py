@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from kvota.model.quota_type import FACTS
 from kvota.record.event_schema import WRITE_SCHEMA
+from kvota.record.valid_texts import refuse_invalid_texts
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -41,6 +42,7 @@ def read_rows(path: Path) -> pa.Table:
             path, metadata=footer, read_dictionary=texts, page_checksum_verification=True
         ) as source:
             rows = source.read()
+        refuse_invalid_texts(rows)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:

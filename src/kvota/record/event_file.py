@@ -20,6 +20,7 @@ from kvota.model.event import Column as EventColumn
 from kvota.record.event_schema import ARROW_TYPES
 from kvota.record.period import Period
 from kvota.record.runs import RUNS_KEY, Run, parsed_runs
+from kvota.record.valid_texts import refuse_invalid_texts
 
 # A file without these columns is not of this table, whatever else it contains.
 _ESSENTIAL_COLUMNS = frozenset({"ts_us", "seq", "gateway", "run_id", "quota_type", "value"})
@@ -196,6 +197,11 @@ def _runs(source: Path | pa.NativeFile, footer: pq.FileMetaData) -> tuple[Run, .
 
 def _runs_in(file: pq.ParquetFile) -> tuple[Run, ...]:
     names = file.read(["gateway", "run_id"], use_threads=False)
+    try:
+        refuse_invalid_texts(names)
+    except pa.ArrowInvalid as error:
+        msg = f"not an events file ({error})"
+        raise NoEventsError(msg) from error
     if names["gateway"].null_count or names["run_id"].null_count:
         raise _UnnamedRunError
     pair = [names[name].unify_dictionaries().chunk(0).dictionary for name in names.column_names]

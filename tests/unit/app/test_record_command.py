@@ -9,9 +9,11 @@ from tests.json_page import keys_of
 from tests.unit.record.record_files import LATER_US, ROWS, in_order, put_record, rows_of
 
 from kvota.app.cli.main import main
+from kvota.model.units import format_moment
 from kvota.record import check as check_module
 from kvota.record.compact import compact
 from kvota.record.event_file import EventFile
+from kvota.testing.recorded_traffic import START_US
 
 
 @pytest.fixture
@@ -111,6 +113,30 @@ def test_a_period_without_any_decision_is_shown_as_such(
     code = main(["record", "show", "--events", str(folder), "--since", "2020-01-01"])
 
     assert (code, capsys.readouterr().out) == (0, "0 decisions, 0 files\n")
+
+
+def test_a_part_of_a_whole_record_lacks_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    minute_us = 60_000_000
+    rows = [(START_US + number * minute_us, *row[1:]) for number, row in enumerate(ROWS[:120])]
+    # The clock is set back for a while: these are of a time before the others of their run.
+    rows[60:80] = [(row[0] - 300 * minute_us, *row[1:]) for row in rows[60:80]]
+    put_record(tmp_path, rows, each=20)
+    since = ("--since", format_moment(START_US + 30 * minute_us, between="T"))
+
+    checked = main(["record", "check", "--events", str(tmp_path), *since])
+    lines = capsys.readouterr().out.splitlines()
+    main(["record", "show", "--events", str(tmp_path), *since])
+    shown = capsys.readouterr().out
+
+    assert (checked, lines) == (0, ["4 files, 80 decisions: sound"])
+    assert "is there" in shown
+    assert "was removed" not in shown
+    # What is missing is still told.
+    next(tmp_path.glob("*-000000000080-*.parquet")).unlink()
+    assert main(["record", "check", "--events", str(tmp_path), *since]) == 1
+    assert "20 decisions missing, seq 80 to 99" in capsys.readouterr().out
 
 
 def test_files_that_are_merged_while_they_are_checked_are_no_fault(

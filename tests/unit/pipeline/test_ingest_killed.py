@@ -27,6 +27,7 @@ EACH = 300
 def test_each_row_is_taken_once_after_kills_at_random_moments(tmp_path: Path) -> None:
     folder, into = tmp_path / "record", tmp_path / "into"
     rows = list(RecordedTraffic(5, run_id="run", enforced=True).rows(EACH * KILLS))
+    rows = rows[: EACH * KILLS]  # the last request may have two
     rng = random.Random(KILLS)
     for number in range(KILLS):
         of_round = rows[EACH * number : EACH * (number + 1)]

@@ -116,12 +116,16 @@ def _first_users(found: "FoundEvents") -> list[str]:
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
 
+    from kvota.record.valid_texts import refuse_invalid_texts
+
     first = next((file.path for file in found.files if not file.uri), None)
     if first is None:
         return []
     try:
         with pq.ParquetFile(first) as file:
             rows = next(file.iter_batches(_ROWS_LOOKED_AT, columns=["user"]), None)
+        if rows is not None:
+            refuse_invalid_texts(rows)
     except (OSError, ArrowException):  # told when all of it is read
         return []
     return [] if rows is None else sorted({user or "" for user in rows["user"].to_pylist()})

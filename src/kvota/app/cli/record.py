@@ -167,23 +167,23 @@ def _compacted_json(what: "Compacted") -> dict[str, Any]:
 
 
 def _check(args: argparse.Namespace) -> int:
-    found = _found(args)
-    checked = _read_all(found)
+    found, every = _found(args)
+    checked = _read_all(found, every)
     for _ in range(_TRIES - 1):
         if not checked.has_changed:
             break
         # Somebody merges or removes files meanwhile: that is no fault of the record.
         print("kvota: the record changed while it was read; it is read again", file=sys.stderr)
-        found = _found(args)
-        checked = _read_all(found)
+        found, every = _found(args)
+        checked = _read_all(found, every)
     if args.output == "json":
         print_json(_checked_json(checked, found))
     else:
-        print("\n".join(_checked_lines(checked, found)))
+        print("\n".join(_checked_lines(checked, found, every)))
     return DONE if checked.is_sound else NEGATIVE
 
 
-def _read_all(found: "FoundEvents") -> "Checked":
+def _read_all(found: "FoundEvents", every: "FoundEvents") -> "Checked":
     from kvota.record.check import check
 
     rows = RowsDone(found.rows)
@@ -192,11 +192,13 @@ def _read_all(found: "FoundEvents") -> "Checked":
         rows.done += file.rows
 
     title = f"reading {found.rows:,} decisions in {_count(len(found.files), 'file')}"
+    wanted = {file.path for file in found.files}
+    others = [file for file in every.files if file.path not in wanted]
     with working(title, how_far=rows.how_far):
-        return check(found, on_file=count)
+        return check(found, others=others, on_file=count)
 
 
-def _checked_lines(checked: "Checked", found: "FoundEvents") -> list[str]:
+def _checked_lines(checked: "Checked", found: "FoundEvents", every: "FoundEvents") -> list[str]:
     lines = [f"{item.file}: {item.reason}" for item in checked.bad]
     lines += [
         f"gateway {name_on_screen(gap.gateway)}, run {name_on_screen(gap.run_id)}: {_count(gap.rows, 'decision')} missing, "
@@ -205,7 +207,7 @@ def _checked_lines(checked: "Checked", found: "FoundEvents") -> list[str]:
     ]
     if checked.repeated:
         lines.append(f"{_count(checked.repeated, 'decision')} there more than once")
-    beheaded = [run for run in found.runs if not run.is_complete]
+    beheaded = [run for run in _whole_runs(found, every) if not run.is_complete]
     lines += [
         f"note: run {name_on_screen(run.run_id)} of {name_on_screen(run.gateway)} begins with seq {run.first_seq}: older files have been "
         "removed, so the law does not judge its first decisions"
@@ -247,10 +249,10 @@ def _checked_json(checked: "Checked", found: "FoundEvents") -> dict[str, Any]:
 
 
 def _show(args: argparse.Namespace) -> int:
-    found = _found(args)
+    found, every = _found(args)
     say_bad(found)
     if args.output == "json":
-        print_json(_shown_json(found), schema=2)
+        print_json(_shown_json(found, every), schema=2)
         return DONE
     if not found.runs:
         print("0 decisions, 0 files")
@@ -262,7 +264,7 @@ def _show(args: argparse.Namespace) -> int:
         f"{found.rows:,} decisions from {format_moment(first_us)} to {format_moment(last_us)} UTC, "
         f"{_count(len(found.files), 'file')}, {format_bytes(size)}, {_per_row(size, found.rows)} a decision"
     )
-    print(f"\n{text_table(*_runs_table(found.runs), left=2)}")
+    print(f"\n{text_table(*_runs_table(found, every), left=2)}")
     print(f"\n{text_table(*_days_table(found.files))}")
     if found.superseded:
         print(
@@ -272,9 +274,16 @@ def _show(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _runs_table(runs: Sequence["Run"]) -> tuple[list[str], list[list[str]]]:
+def _whole_runs(found: "FoundEvents", every: "FoundEvents") -> list["Run"]:
+    """Return the runs of some files, as they are in all files of the record: whole, where they are only in part among these."""
+    here = {(run.gateway, run.run_id) for run in found.runs}
+    return [run for run in every.runs if (run.gateway, run.run_id) in here]
+
+
+def _runs_table(found: "FoundEvents", every: "FoundEvents") -> tuple[list[str], list[list[str]]]:
     header = ["gateway", "run", "from (UTC)", "to", "decisions", "missing", "its start"]
-    shown = sorted(runs, key=lambda run: run.last_us)[-_LINES_MAX:]
+    runs = zip(found.runs, _whole_runs(found, every), strict=True)
+    shown = sorted(runs, key=lambda pair: pair[0].last_us)[-_LINES_MAX:]
     lines = [
         [
             on_one_line(run.gateway),
@@ -282,12 +291,12 @@ def _runs_table(runs: Sequence["Run"]) -> tuple[list[str], list[list[str]]]:
             format_moment(run.first_us),
             format_moment(run.last_us),
             f"{run.rows:,}",
-            f"{max(0, run.missing):,}",
-            "is there" if run.is_complete else "was removed",
+            f"{max(0, whole.missing):,}",
+            "is there" if whole.is_complete else "was removed",
         ]
-        for run in shown
+        for run, whole in shown
     ]
-    hidden = len(runs) - len(shown)
+    hidden = len(found.runs) - len(shown)
     if hidden:
         lines.insert(0, [f"… and {hidden} older ones (--output json)", *([""] * 6)])
     return header, lines
@@ -327,7 +336,7 @@ def _days(files: Sequence["EventFile"]) -> Mapping[str, list["EventFile"]]:
     return days
 
 
-def _shown_json(found: "FoundEvents") -> dict[str, Any]:
+def _shown_json(found: "FoundEvents", every: "FoundEvents") -> dict[str, Any]:
     return {
         "decisions": found.rows,
         "runs": [
@@ -337,11 +346,11 @@ def _shown_json(found: "FoundEvents") -> dict[str, Any]:
                 "first_seq": run.first_seq,
                 "last_seq": run.last_seq,
                 "decisions": run.rows,
-                "missing_decisions": max(0, run.missing),
+                "missing_decisions": max(0, whole.missing),
                 "first_us": run.first_us,
                 "last_us": run.last_us,
             }
-            for run in found.runs
+            for run, whole in zip(found.runs, _whole_runs(found, every), strict=True)
         ],
         "files": [
             {
@@ -359,10 +368,12 @@ def _shown_json(found: "FoundEvents") -> dict[str, Any]:
     }
 
 
-def _found(args: argparse.Namespace) -> "FoundEvents":
+def _found(args: argparse.Namespace) -> tuple["FoundEvents", "FoundEvents"]:
+    """Return the files with decisions of the period, and all of the record."""
     from kvota.record.found_events import find_events
 
-    return find_events(args.events).within(period(args))
+    every = find_events(args.events)
+    return every.within(period(args)), every
 
 
 def _hour(hour_us: int) -> str:

@@ -102,16 +102,15 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self) -> Iterator[InputPartition]:
         ledger = Ledger(read_progress(self._into).runs)
-        listed = self._listed()
         chosen: list[tuple[int, Piece]] = []
         rows = 0
-        for path in sorted(self._new_files(), key=lambda path: (listed[path][1], path)):
+        for path, stamp in sorted(self._new_files().items(), key=lambda new: (new[1][1], new[0])):
             if rows >= ROWS_MAX:
                 break
             seen = look_at(path)
-            if isinstance(seen, BadInput) and not self._is_still(listed[path]):
+            if isinstance(seen, BadInput) and not self._is_still(stamp):
                 continue
-            self._handed_out[path] = listed[path]
+            self._handed_out[path] = stamp
             if isinstance(seen, BadInput):
                 chosen.append((0, (str(path), 0, None, seen.reason)))
             elif seen is not None and not _is_taken(seen, ledger):
@@ -124,10 +123,10 @@ class FolderReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ------------------------------------------------------------------ what is there
 
-    def _new_files(self) -> list[Path]:
+    def _new_files(self) -> dict[Path, _Stamp]:
         now = self._listed()
         self._handed_out = {path: stamp for path, stamp in self._handed_out.items() if path in now}
-        return [path for path, stamp in now.items() if self._handed_out.get(path) != stamp]
+        return {path: stamp for path, stamp in now.items() if self._handed_out.get(path) != stamp}
 
     def _listed(self) -> dict[Path, _Stamp]:
         found: dict[Path, _Stamp] = {}
