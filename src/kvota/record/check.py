@@ -136,10 +136,12 @@ def _read(file: EventFile) -> dict[tuple[str, str], _Array] | BadInput:
     texts = ["gateway", "run_id"]
     parts = []
     try:
+        footer = pq.read_metadata(file.path)
+        here = [name for name in footer.schema.names if name in _TEXTS]
         with pq.ParquetFile(
-            file.path, read_dictionary=_TEXTS, page_checksum_verification=True
+            file.path, metadata=footer, read_dictionary=here, page_checksum_verification=True
         ) as source:
-            kept = [name for name in _KEPT if name in source.schema_arrow.names]
+            kept = [name for name in _KEPT if name in footer.schema.names]
             for batch in source.iter_batches(use_threads=False):
                 refuse_invalid_texts(batch)
                 parts.append(batch.select(kept))  # all columns are read, and these few kept
@@ -148,6 +150,9 @@ def _read(file: EventFile) -> dict[tuple[str, str], _Array] | BadInput:
     if not parts:
         return {}
     names = pa.Table.from_batches(parts)
+    nulls = [name for name in kept if names[name].null_count]
+    if nulls:
+        return BadInput(file.path, f"column {nulls[0]} has nulls")
     if joined_runs(runs_in_table(names)) != joined_runs(file.runs):
         return BadInput(file.path, "its rows are not those that its footer names")
     odd = _odd(names)

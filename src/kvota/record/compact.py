@@ -16,7 +16,7 @@ from kvota.files.folder_lock import folder_lock
 from kvota.files.whole_file import UNFINISHED, remove_if_dead, write_whole
 from kvota.model.errors import UnreachableError
 from kvota.record.clustered import UnfitError, clustered, read_rows
-from kvota.record.compact_plan import Group, count_waiting, groups_to_merge, hour_us
+from kvota.record.compact_plan import FILE_ROWS_MAX, Group, count_waiting, groups_to_merge, hour_us
 from kvota.record.event_file import BadInput, EventFile, runs_in_table
 from kvota.record.event_files import COMPLETE
 from kvota.record.event_parquet import parquet_bytes
@@ -194,4 +194,6 @@ def _remove_unfinished(folder: Path) -> None:
 def _oddity(file: EventFile) -> str:
     if not file.is_plain:
         return "its columns are not those of the events table"
+    if file.rows > FILE_ROWS_MAX:
+        return f"it has {file.rows:,} decisions, and more than {FILE_ROWS_MAX:,} of one file are not held at once"
     return "its decisions have no time between 1970 and 9999" if hour_us(file) is None else ""

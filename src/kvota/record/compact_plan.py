@@ -13,6 +13,9 @@ _GRACE_US = 300_000_000
 # More rows are not merged into one file: a merge holds them all, about 300 bytes each.
 ROWS_MAX = 2_000_000
 
+# A file that somebody else wrote may have more by itself; up to so many it is put in order all the same.
+FILE_ROWS_MAX = 4 * ROWS_MAX
+
 Group = tuple[EventFile, ...]
 
 
@@ -41,7 +44,8 @@ def groups_to_merge(
     of_hours: dict[int, list[EventFile]] = {}
     for file in files:
         hour = hour_us(file)
-        if file.is_plain and hour is not None and (every_hour or is_over(hour, now_us)):
+        is_fit = file.is_plain and file.rows <= FILE_ROWS_MAX
+        if is_fit and hour is not None and (every_hour or is_over(hour, now_us)):
             of_hours.setdefault(hour, []).append(file)
     groups = [group for hour in sorted(of_hours) for group in _cut(of_hours[hour])]
     return [group for group in groups if len(group) > 1 or not group[0].is_compacted]

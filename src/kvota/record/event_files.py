@@ -1,6 +1,5 @@
 """The files of recorded events in one folder are written whole, and removed when old or too many."""
 
-import errno
 import os
 import re
 from collections import deque
@@ -10,6 +9,7 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import NamedTuple
 
+from kvota.files.folder_lock import WITHOUT_LOCKS
 from kvota.files.process_lock import HeldError, ProcessLock
 from kvota.files.whole_file import UNFINISHED, remove_if_dead, try_to_write, write_whole
 
@@ -22,9 +22,6 @@ _REMEMBERED_MAX = 1_000
 
 # People and other gateways add and remove files too, so the folder is looked at again after this time.
 _LOOK_AGAIN_S = 600.0
-
-# What a file system says that has no locks; recording goes on without.
-_WITHOUT_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 class _File(NamedTuple):
@@ -57,6 +54,9 @@ class EventFiles:
         self._age_s_max = age_s_max
         self._oldest: deque[_File] = deque()  # the first of all files, oldest first
         self._looked_s = 0.0
+        self._changed_ns = (
+            -1
+        )  # when the folder was changed last, if that is known and was our doing
         self._lock: ProcessLock | None = None
         self._gateway = gateway
 
@@ -86,6 +86,7 @@ class EventFiles:
             OSError: it could not be written; nothing of it is left.
         """
         was_there = True
+        is_as_known = self._is_as_known()
         try:
             write_whole(self.folder / name, content)
         except FileNotFoundError:
@@ -100,6 +101,8 @@ class EventFiles:
             self._oldest.append(_File(now_s, name, size_bytes))
         self.count += 1
         self.bytes += size_bytes
+        if is_as_known:
+            self._changed_ns = self._changed()
         return was_there
 
     def close(self) -> None:
@@ -113,7 +116,7 @@ class EventFiles:
         try:
             self._lock = ProcessLock.take(lock_path(self.folder, self._gateway))
         except OSError as error:
-            if error.errno not in _WITHOUT_LOCKS:
+            if error.errno not in WITHOUT_LOCKS:  # recording goes on without
                 raise
 
     def remove_old(self, *, now_s: float) -> None:
@@ -129,15 +132,30 @@ class EventFiles:
             is_old = now_s - oldest.modified_s > self._age_s_max
             if not is_old and self.bytes <= self._folder_bytes_max:
                 return
+            if not self._is_as_known():  # by a compaction it may have become smaller
+                self._look(now_s)
+                continue
             (self.folder / oldest.name).unlink(missing_ok=True)
+            self._changed_ns = self._changed()
             self._oldest.popleft()
             self.count -= 1
             self.bytes -= oldest.size_bytes
             if not self._oldest:
                 self._look(now_s)
 
+    def _is_as_known(self) -> bool:
+        """Return whether nobody else has added or removed anything since the last look."""
+        return self._changed_ns == self._changed()
+
+    def _changed(self) -> int:
+        try:
+            return self.folder.stat().st_mtime_ns
+        except FileNotFoundError:
+            return -1
+
     def _look(self, now_s: float) -> None:
         self._looked_s = now_s
+        self._changed_ns = self._changed()
         self.count = 0
         self.bytes = 0
         self._oldest = deque(nsmallest(_REMEMBERED_MAX, self._tally()))

@@ -191,20 +191,27 @@ def _superseded(files: Sequence[EventFile]) -> list[EventFile]:
 
 def _refuse_same_rows(files: Sequence[EventFile]) -> None:
     """Refuse a second file with the rows of a first one: every decision would count twice."""
-    first_with: dict[tuple[str, str, int | str], EventFile] = {}
     # Rows are told by where their run begins in a file, and by the names of the files that were merged.
-    for file in files:
-        marks: list[int | str] = [*file.sources]
-        for run in file.runs:
-            for mark in (run.first_seq, *marks):
-                before = first_with.setdefault((run.gateway, run.run_id, mark), file)
-                if before is not file:
-                    _refuse(file, before, run)
+    first_with: dict[tuple[str, str, int], EventFile] = {}
+    merged_into: dict[str, EventFile] = {}
     for file in files:
         for run in file.runs:
-            merged_into = first_with.get((run.gateway, run.run_id, file.path.name), file)
-            if merged_into is not file:
-                _refuse(file, merged_into, run)
+            before = first_with.setdefault((run.gateway, run.run_id, run.first_seq), file)
+            if before is not file:
+                _refuse(file, before, run)
+        for name in file.sources:
+            _refuse_shared_run(file, merged_into.setdefault(name, file))
+    for file in files:
+        _refuse_shared_run(file, merged_into.get(file.path.name, file))
+
+
+def _refuse_shared_run(file: EventFile, other: EventFile) -> None:
+    """Refuse a file with a run of another one, where both have rows of the same source."""
+    if other is not file:
+        others = {(run.gateway, run.run_id) for run in other.runs}
+        for run in file.runs:
+            if (run.gateway, run.run_id) in others:
+                _refuse(file, other, run)
 
 
 def _refuse(file: EventFile, before: EventFile, run: Run) -> NoReturn:

@@ -83,3 +83,14 @@ def test_rows_that_are_done_say_how_far_it_is() -> None:
     assert far.share == 0.25
     assert far.text.startswith("25%, ")
     assert far.text.endswith(" rows/s")
+
+
+def test_what_cannot_be_asked_any_more_is_not_told() -> None:
+    code = WAIT.replace(
+        "    global share\n", "    raise OSError('Spark is gone')\n    global share\n"
+    )
+
+    lines = elsewhere(code % 0.4)
+
+    assert lines[:2] == ["counting ...", "counting: still at it"]
+    assert "Traceback" not in "\n".join(lines)

@@ -1,7 +1,11 @@
 """One at a time; the next one is told before it waits."""
 
+import errno
+import fcntl
 import threading
 from pathlib import Path
+
+import pytest
 
 from kvota.files.folder_lock import folder_lock
 
@@ -33,3 +37,15 @@ def test_who_comes_second_is_told_and_waits(tmp_path: Path) -> None:
     thread.join()
 
     assert steps == ["first", "second"]
+
+
+def test_where_there_are_no_locks_it_works_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+    with folder_lock(tmp_path / "new"):
+        assert (tmp_path / "new").is_dir()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.unit.record.record_files import LATER_US, ROWS, put, put_record
@@ -87,3 +88,23 @@ def test_rows_that_are_not_those_of_the_footer_are_found(tmp_path: Path) -> None
     (bad,) = check(find_events([tmp_path])).bad
 
     assert (bad.file, bad.reason) == (other, "its rows are not those that its footer names")
+
+
+@pytest.mark.parametrize("name", ["value", "ts_us", "seq", "gateway", "run_id"])
+def test_a_row_that_lacks_what_each_has_is_found(name: str, tmp_path: Path) -> None:
+    good, file = put(tmp_path, ROWS[:50]), put(tmp_path, ROWS[50:60])
+    table = pq.read_table(file)  # with what its footer says of runs
+    field = table.schema.field(name).with_nullable(True)
+    column = pa.array([None, *table[name].to_pylist()[1:]], field.type)
+    pq.write_table(table.set_column(table.schema.get_field_index(name), field, column), file)
+
+    (bad,) = check(find_events([good, file])).bad
+
+    assert (bad.file, bad.reason) == (file, f"column {name} has nulls")
+
+
+def test_files_without_columns_that_not_everybody_needs_are_read(tmp_path: Path) -> None:
+    file = put(tmp_path, ROWS[:50])
+    pq.write_table(pq.read_table(file).drop_columns(["user", "samples"]), file)
+
+    assert check(find_events([file])).is_sound

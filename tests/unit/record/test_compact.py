@@ -26,6 +26,7 @@ from tests.unit.record.record_files import (
 )
 
 from kvota.model.errors import UnreachableError, UsageError
+from kvota.record import compact as compact_module
 from kvota.record import compact_plan
 from kvota.record.compact import compact
 from kvota.record.event_file import EventFile
@@ -355,3 +356,37 @@ def test_the_footer_says_what_is_in_a_file(tmp_path: Path) -> None:
         assert (run.rows, run.first_seq, run.last_seq) == (len(seqs), min(seqs), max(seqs))
         assert (run.first_us, run.last_us) == (min(times), max(times))
     assert {run.run_id for run in file.runs} == {"run-1", "run-2"}
+
+
+def test_one_file_with_more_rows_than_are_held_at_once_stays_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = put(tmp_path, ROWS[:300])
+    put(tmp_path, ROWS[300:400])
+    monkeypatch.setattr(compact_module, "FILE_ROWS_MAX", 200)
+    monkeypatch.setattr(compact_plan, "FILE_ROWS_MAX", 200)
+
+    done = compact(tmp_path, now_us=LATER_US)
+
+    assert [step.rows for step in done.steps] == [100]
+    ((left, reason),) = [(item.file, item.reason) for item in done.left]
+    assert left == large
+    assert reason == "it has 300 decisions, and more than 200 of one file are not held at once"
+
+
+def test_a_gateway_at_its_limit_sees_that_the_folder_has_become_smaller(tmp_path: Path) -> None:
+    folder = put_record(tmp_path, [*ROWS[:300], *at_hour(ROWS[:300], 1)], each=20)
+    size = sum(path.stat().st_size for path in folder.glob("*.parquet"))
+    files = EventFiles(folder, gateway="gateway-3", folder_bytes_max=size, age_s_max=1e12)
+    files.open(now_s=0)
+    compact(folder, now_us=LATER_US)
+    merged = {path.name for path in folder.glob("*.parquet")}
+
+    for number in range(3):  # each is one too many, as far as the gateway knows
+        name = f"events-gateway-3-run-{number:012d}-{number}.parquet"
+        files.write(name, b"x" * 1_000, now_s=1)
+        files.remove_old(now_s=1)
+
+    here = {path.name for path in folder.glob("*.parquet")}
+    assert merged < here
+    assert len(here) == len(merged) + 3

@@ -62,6 +62,8 @@ def period(args: argparse.Namespace) -> "Period":
 
 def other_times(found: "FoundEvents") -> str:
     """Say that a record has nothing of the time that is asked for, and what it has."""
+    if not found.runs:
+        return "the record has no decision yet"
     first_us = min(run.first_us for run in found.runs)
     last_us = max(run.last_us for run in found.runs)
     return (
@@ -88,6 +90,8 @@ def say_bad(found: "FoundEvents") -> None:
 def say_found(found: "FoundEvents") -> None:
     """Say on stderr what is in a record, before the work."""
     runs = found.runs
+    if not runs:
+        return
     first_us, last_us = min(run.first_us for run in runs), max(run.last_us for run in runs)
     print(
         f"kvota: record: {len(found.files)} files of {len({run.gateway for run in runs})} gateways and {len(runs)} runs, "
@@ -123,6 +127,8 @@ def _first_users(found: "FoundEvents") -> list[str]:
         return []
     try:
         with pq.ParquetFile(first) as file:
+            if "user" not in file.schema_arrow.names:
+                return []
             rows = next(file.iter_batches(_ROWS_LOOKED_AT, columns=["user"]), None)
         if rows is not None:
             refuse_invalid_texts(rows)

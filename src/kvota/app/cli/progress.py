@@ -87,10 +87,18 @@ def _tell(title: str, how_far: Callable[[], HowFar], done: threading.Event) -> N
         return
     _line(f"{title} ...")
     while not done.wait(_LINE_EVERY_S):
-        far = how_far()
+        far = _far(how_far)
         parts = [far.text, _time_left(far, time.monotonic() - began)]
         _line(f"{title}: {', '.join(part for part in parts if part) or 'still at it'}")
     _line(f"{title}: {time.monotonic() - began:.1f} s")
+
+
+def _far(how_far: Callable[[], HowFar]) -> HowFar:
+    """Ask how far it is; what is asked may have ended meanwhile, as Spark has behind Ctrl-C."""
+    try:
+        return how_far()
+    except Exception:  # noqa: BLE001  (whatever it is, the work itself says so)
+        return HowFar()
 
 
 def _line(text: str) -> None:
@@ -120,7 +128,7 @@ def _show(title: str, how_far: Callable[[], HowFar], done: threading.Event) -> N
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task(title, total=None, text="", left="")
         while not done.wait(_TICK_S):
-            far = how_far()
+            far = _far(how_far)
             left = _time_left(far, time.monotonic() - began)
             total = None if far.share is None else 1.0
             bars.update(bar, total=total, completed=far.share or 0.0, text=far.text, left=left)

@@ -136,11 +136,12 @@ def check_save(args: argparse.Namespace) -> None:
 
 
 def save(table: "DataFrame", name: str, args: argparse.Namespace) -> None:
-    """Save a table where ``--save`` says."""
-    if args.save is not None:
+    """Save a table where ``--save`` says; once, also where the record changes behind it and is read again."""
+    if args.save is not None and not getattr(args, "is_saved", False):
         from kvota.pipeline.saved_tables import save_table
 
         save_table(table, name, args.save)
+        args.is_saved = True
         print(f"kvota: the table {name} is in {args.save}", file=sys.stderr)
 
 
