@@ -375,12 +375,15 @@ def test_one_file_with_more_rows_than_are_held_at_once_stays_and_is_named(
 
 
 def test_a_gateway_at_its_limit_sees_that_the_folder_has_become_smaller(tmp_path: Path) -> None:
-    folder = put_record(tmp_path, [*ROWS[:300], *at_hour(ROWS[:300], 1)], each=20)
+    folder = put_record(tmp_path, ROWS[:300], each=20)
+    compact(folder, now_us=LATER_US)
+    put_record(folder, at_hour(ROWS[:300], 1), each=20)
     size = sum(path.stat().st_size for path in folder.glob("*.parquet"))
     files = EventFiles(folder, gateway="gateway-3", folder_bytes_max=size, age_s_max=1e12)
     files.open(now_s=0)
-    compact(folder, now_us=LATER_US)
+    compact(folder, now_us=LATER_US + HOUR_US)
     merged = {path.name for path in folder.glob("*.parquet")}
+    assert len(merged) == 2
 
     for number in range(3):  # each is one too many, as far as the gateway knows
         name = f"events-gateway-3-run-{number:012d}-{number}.parquet"
