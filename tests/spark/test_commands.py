@@ -359,13 +359,8 @@ def test_a_part_of_the_record_can_be_asked_for(
     assert 0 < sum(row["events"] for row in rows) <= 9_000 + 6_000
 
 
-def test_a_file_that_goes_while_it_is_read_costs_a_second_reading(
-    recorded_rows: list[EventRow],
-    write_events: WriteEvents,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    folder = write_events(recorded_rows[:3_000], files=3)
-    arguments = argparse.Namespace(
+def arguments_for(folder: Path) -> argparse.Namespace:
+    return argparse.Namespace(
         events=[folder],
         request_log=None,
         table=None,
@@ -377,6 +372,32 @@ def test_a_file_that_goes_while_it_is_read_costs_a_second_reading(
         max_bad=None,
         bad_file=None,
     )
+
+
+def test_a_record_that_loses_its_oldest_files_all_the_time_is_read_without_the_next_ones(
+    recorded_rows: list[EventRow],
+    write_events: WriteEvents,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = write_events(recorded_rows[:10_000], files=10)
+    read: list[int] = []
+
+    def work(record: Record) -> int:
+        min(folder.iterdir()).unlink()
+        read.append(record.found.rows)
+        return law(record.chunks(further=LAW_COLUMNS)).rows
+
+    assert on_record(arguments_for(folder), "reading", work) == 4_000
+    assert read == [10_000, 9_000, 4_000]
+    assert "4 more of them, with 4,000 decisions, are left out" in capsys.readouterr().err
+
+
+def test_a_file_that_goes_while_it_is_read_costs_a_second_reading(
+    recorded_rows: list[EventRow],
+    write_events: WriteEvents,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = write_events(recorded_rows[:3_000], files=3)
     read: list[int] = []
 
     def work(record: Record) -> int:
@@ -385,7 +406,7 @@ def test_a_file_that_goes_while_it_is_read_costs_a_second_reading(
         read.append(record.found.rows)
         return law(record.chunks(further=LAW_COLUMNS)).rows
 
-    assert on_record(arguments, "reading", work) == 2_000
+    assert on_record(arguments_for(folder), "reading", work) == 2_000
     assert read == [3_000, 2_000]
     assert "the record changed while it was read; reading it again" in capsys.readouterr().err
 

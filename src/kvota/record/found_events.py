@@ -59,6 +59,18 @@ class FoundEvents:
         """Return the files that may have decisions of a period."""
         return replace(self, files=tuple(file for file in self.files if file.is_within(period)))
 
+    def removed_in(self, later: "FoundEvents") -> int:
+        """Return how many of the files a later look has neither found nor seen merged into others."""
+        there = {file.place for file in later.files}
+        merged = frozenset[str]().union(*(file.sources for file in later.files))
+        return sum(file.place not in there and file.path.name not in merged for file in self.files)
+
+    def without_oldest(self, count: int) -> "FoundEvents":
+        """Return the same without so many of the oldest files; the newest one stays."""
+        in_order = sorted(self.files, key=lambda file: (file.first_us, file.place))
+        oldest = {file.place for file in in_order[: min(count, len(in_order) - 1)]}
+        return replace(self, files=tuple(file for file in self.files if file.place not in oldest))
+
 
 def find_events(paths: Iterable[Path | str]) -> FoundEvents:
     """Look at the footer of every Parquet file in these folders (or at these files) of this machine.

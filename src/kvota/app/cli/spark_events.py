@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 # So many lines are shown where nobody says how many.
 TOP = 20
 
-# A record of a running gateway loses its oldest files: so often a job is begun anew for that.
-_TRIES = 3
+# A record of a running gateway loses its oldest files: so often a job is begun anew for that, from the second time on
+# without those that may be next.
+_TRIES = 5
 
 _Answer = TypeVar("_Answer")
 
@@ -315,8 +316,15 @@ def _worked(job: _Job, found: "FoundEvents | None", work: Callable[[Record], _An
     from kvota.pipeline.remote_files import find_record
 
     spark = job.spark
-    for tries_left in reversed(range(_TRIES)):
+    removed = 0
+    before: FoundEvents | None = None
+    for number in range(_TRIES):
         now = found or find_record(spark, job.args.events)
+        if before is not None:
+            removed += before.removed_in(now)
+            if number > 1:
+                now = _without_next(now, removed * 2 ** (number - 1))
+        before = now
         say_bad(now)
         if job.args.events:
             keep_and_judge_bad_files(job.args, now)
@@ -332,11 +340,23 @@ def _worked(job: _Job, found: "FoundEvents | None", work: Callable[[Record], _An
             say_read(now, job.wanted)
             return answer
         except _RecordChangedError:
-            if not tries_left or not job.args.events:
+            if number == _TRIES - 1 or not job.args.events:
                 raise
         print("kvota: the record changed while it was read; reading it again", file=sys.stderr)
         found = None
     raise AssertionError(_TRIES)
+
+
+def _without_next(found: "FoundEvents", count: int) -> "FoundEvents":
+    """Leave out the files that are about to be removed, and say so."""
+    left = found.without_oldest(count)
+    if len(left.files) < len(found.files):
+        print(
+            f"kvota: the oldest files are removed while the record is read: {len(found.files) - len(left.files)} more of "
+            f"them, with {found.rows - left.rows:,} decisions, are left out",
+            file=sys.stderr,
+        )
+    return left
 
 
 def _converted(job: _Job, other: OtherRecord) -> "FoundEvents":
