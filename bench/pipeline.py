@@ -294,10 +294,12 @@ def _measured(contest: Contest, traffic: Traffic, args: argparse.Namespace) -> d
             work()
             wall[name].append(time.perf_counter() - started)
             cpu[name].append(cpu_s() - cpu_before)
-            peaks[name] = peaks_mb()
+            here = peaks_mb()
+            before = peaks.get(name, here)
+            peaks[name] = {part: max(mb, before.get(part, 0)) for part, mb in here.items()}
             print(
                 f"round {number} {name}: {wall[name][-1]:.2f} s, {cpu[name][-1]:.2f} CPU-s, "
-                f"peaks {peaks[name]} MB",
+                f"peaks {here} MB",
                 file=sys.stderr,
             )
     return {

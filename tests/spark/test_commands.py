@@ -26,6 +26,7 @@ from kvota.model.event import EVENT_COLUMNS
 from kvota.model.quota_entity import QuotaEntity
 from kvota.model.tags import tags_text
 from kvota.pipeline import LAW_COLUMNS, law
+from kvota.record.compact import compact
 from kvota.record.event_parquet import parquet_bytes, run_in
 from kvota.store.quotas_file import load_quotas, write_quotas
 from kvota.store.quotas_yaml import load_document
@@ -738,8 +739,8 @@ def test_times_are_utc_wherever_this_is(
     assert outs[1:] == outs[:1] * 2
 
 
-@pytest.fixture
-def folder_with_ids(tmp_path: Path) -> Path:
+@pytest.fixture(params=["raw", "merged"])
+def folder_with_ids(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Alice's producers come back again and again; bob's are new each time, in shadow mode."""
     for gateway, user, enforced in (("one", "alice", True), ("two", "bob", False)):
         recorded = RecordedIds(Layering(window_ms=60_000), enforced=enforced, name=gateway)
@@ -755,6 +756,8 @@ def folder_with_ids(tmp_path: Path) -> Path:
             run = run_in(table, gateway=gateway, run_id=table["run_id"][0].as_py())
             content = parquet_bytes(table, [run]).to_pybytes()
             (tmp_path / f"events-{gateway}-{place}.parquet").write_bytes(content)
+    if request.param == "merged":
+        assert compact(tmp_path, now_us=0, every_hour=True).steps
     return tmp_path
 
 

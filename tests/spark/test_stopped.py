@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.integration.small_disks import small_disks
 
@@ -25,6 +27,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
 
 WriteEvents = Callable[..., Path]
 STOPS = int(os.environ.get("KVOTA_STOPS", "2"))
+
+# What lies where a table is saved: one that was saved there before.
+OLD_TABLE = {"_kvota-table.json": b'{"table": "usage"}\n', "part-0.parquet": b"old"}
 
 # A moment is a share of the time that a run takes when it is left alone.
 MOMENTS = [random.Random(number).random() for number in range(STOPS)]
@@ -56,6 +61,16 @@ def without_progress(said: str) -> list[str]:
 def running(mark: Path) -> list[str]:
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     return [line for line in listed.stdout.splitlines() if str(mark) in line]
+
+
+def rows_in(files: dict[str, bytes]) -> list[str]:
+    """The rows of a saved table, in any order."""
+    tables = [
+        pq.read_table(pa.BufferReader(content))
+        for name, content in files.items()
+        if name.endswith(".parquet")
+    ]
+    return sorted(str(row) for table in tables for row in table.to_pylist())
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -107,7 +122,11 @@ def test_kill_9_leaves_the_record_and_no_jvm(
     moment: float, folder: Path, undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
     before = contents(folder)
-    process = start(folder, tmp_path)
+    table = tmp_path / "kept" / "table"
+    table.mkdir(parents=True)
+    for name, content in OLD_TABLE.items():
+        (table / name).write_bytes(content)
+    process = start(folder, tmp_path, "--save", str(table))
     time.sleep(moment * undisturbed.length_s)
 
     process.kill()
@@ -116,8 +135,12 @@ def test_kill_9_leaves_the_record_and_no_jvm(
     while running(tmp_path):  # the JVM notices a moment later
         time.sleep(0.2)
     assert contents(folder) == before
-    again = start(folder, tmp_path)
+    left = contents(table)
+    again = start(folder, tmp_path, "--save", str(table))
     assert again.communicate(timeout=200)[0] == undisturbed.printed
+    assert left == OLD_TABLE or rows_in(left) == rows_in(contents(table))
+    assert rows_in(contents(table))
+    assert [path.name for path in table.parent.iterdir()] == ["table"]
 
 
 def workers_of(pid: int) -> list[int]:

@@ -11,6 +11,7 @@ from kvota.app.cli.main import main
 from kvota.callbacks.grouped import GROUP_TAG
 from kvota.model.tags import tags_text
 from kvota.pipeline import chunks_of_table, read_events, replay
+from kvota.record.compact import compact
 from kvota.testing.recorded_traffic import EventRow
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -45,15 +46,20 @@ def test_counters_of_other_tags_have_neither_user_nor_client_id(of_teams: DataFr
     assert ("client-id=,team=,user=u", "u", None) in found
 
 
-@pytest.fixture
-def of_groups(recorded_rows: list[EventRow], write_events: WriteEvents) -> Path:
+@pytest.fixture(params=["raw", "merged"])
+def of_groups(
+    request: pytest.FixtureRequest, recorded_rows: list[EventRow], write_events: WriteEvents
+) -> Path:
     """The same traffic, charged on counters of groups: each counter's tags are a group's."""
     names = {tags: f"g{number}" for number, tags in enumerate({row[TAGS] for row in recorded_rows})}
     rows = [
         (*row[:TAGS], tags_text({GROUP_TAG: names[row[TAGS]]}), *row[TAGS + 1 :])
         for row in recorded_rows[:6_000]
     ]
-    return write_events(rows, name="groups")
+    folder = write_events(rows, name="groups", files=3)
+    if request.param == "merged":
+        assert compact(folder, now_us=0, every_hour=True).steps
+    return folder
 
 
 @pytest.mark.usefixtures("spark")

@@ -204,6 +204,8 @@ def _table(used: _Used, args: argparse.Namespace) -> str:
 
 def _notes(used: _Used, args: argparse.Namespace) -> list[str]:
     notes = []
+    if args.save is not None and used.ids.rows:
+        notes.append("the saved table has no lines of new producer ids")
     if used.is_anonymous and args.by == "user":
         notes.append("everyone is ANONYMOUS, because nobody logs in: try --by client")
     shared = [
