@@ -21,7 +21,7 @@ from kvota.pipeline.kernels.counter_hash import SEED, hash_ints, hash_texts
 from kvota.pipeline.key_ranges import Cut, Key, KeyRange, RowGroup, after, cut
 from kvota.pipeline.pack import gathered, pack
 from kvota.pipeline.packing_choice import Packing
-from kvota.pipeline.row_groups import GroupReader, joined
+from kvota.pipeline.row_groups import KEPT_BYTES_MAX, GroupReader, joined
 from kvota.pipeline.seconds import parts_of, sums_of_rows, together
 from kvota.pipeline.unpack import SAME_ID, Rows, unpack
 from kvota.pipeline.worker_memory import give_back
@@ -75,7 +75,10 @@ def cut_for_tasks(groups: Sequence[RowGroup], tasks: int, rows: int) -> Cut | No
         at_once = min(_ROWS_AT_ONCE, max(_ROWS_AT_ONCE_MIN, total // (fewer * _RANGES_PER_TASK)))
         found = cut(groups, fewer, rows_at_once=at_once, begun_max=_BEGUN_MAX, open_max=_OPEN_MAX)
         shuffled = sum(one.rows_begun for one in found.large)
-        pays = found.rows_read <= _READ_MAX * rows and shuffled <= _SHUFFLED_MAX * total
+        pays = (
+            found.rows_read(KEPT_BYTES_MAX) <= _READ_MAX * rows
+            and shuffled <= _SHUFFLED_MAX * total
+        )
         if (
             pays
             and _is_told(found, total)

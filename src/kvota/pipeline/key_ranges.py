@@ -43,6 +43,7 @@ class RowGroup:
         last: no row has a key above it; None: nobody knows.
         begin: no row comes before it in its counter's order (``chunk_schema.CHUNK``: ``first``).
         passes: so many counters a key may have in it; 0: nobody knows.
+        kept_bytes: of memory that it takes, about, while a task keeps it for later ranges.
     """
 
     file: int
@@ -52,6 +53,7 @@ class RowGroup:
     last: Key | None
     begin: int = BEGIN_OF_TIME
     passes: int = 1
+    kept_bytes: int = 0
 
     def is_within(self, start: Key, end: Key | None) -> bool:
         """Return whether all rows have keys from ``start`` to before ``end`` (None: without an end)."""
@@ -159,20 +161,14 @@ class Cut:
     tasks: tuple[tuple[KeyRange, ...], ...]
     large: tuple[KeyRange, ...]
 
-    @property
-    def rows_read(self) -> int:
-        """Return how many rows tasks read; those of a group that several tasks need count for each."""
-        of_tasks = sum(_rows_of(ranges) for ranges in self.tasks)
-        again = sum(
-            group.rows * (group.passes - 1)
-            for ranges in self.tasks
-            for one in ranges
-            if one.is_streamed
-            for group in one.groups
-            if one.end is not None
-            and not group.reaches(one.end)  # those that reach further are kept, mostly
-        )
-        return of_tasks + again + _rows_of(self.large)
+    def rows_read(self, kept_bytes_max: int) -> int:
+        """Return how many rows tasks read; those of a group count for each task, and for each range where it is not kept.
+
+        Args:
+            kept_bytes_max: a task keeps groups for later ranges up to so much memory.
+        """
+        of_tasks = sum(_rows_read(ranges, kept_bytes_max) for ranges in self.tasks)
+        return of_tasks + _rows_of(self.large)
 
 
 def cut(
@@ -266,6 +262,27 @@ def _shared(ranges: Sequence[KeyRange], tasks: int) -> list[tuple[KeyRange, ...]
         middle = begun + one.rows_begun // 2
         shares[min(tasks - 1, middle * tasks // max(1, total))].append(one)
     return [tuple(share) for share in shares if share]
+
+
+def _rows_read(ranges: Iterable[KeyRange], kept_bytes_max: int) -> int:
+    """Return how many rows one task reads, which keeps groups as ``row_groups.GroupReader`` does."""
+    rows, kept_bytes = 0, 0
+    kept: dict[tuple[int, int], RowGroup] = {}
+    for one in ranges:
+        kept = {place: group for place, group in kept.items() if group.reaches(one.start)}
+        kept_bytes = sum(group.kept_bytes for group in kept.values())
+        for group in one.groups:
+            place = group.file, group.group
+            was_kept = kept.pop(place, None) is not None
+            kept_bytes -= group.kept_bytes * was_kept
+            is_needed = one.end is not None and group.reaches(one.end)
+            is_kept = is_needed and kept_bytes + group.kept_bytes <= kept_bytes_max
+            if is_kept:
+                kept[place] = group
+                kept_bytes += group.kept_bytes
+            times = group.passes if one.is_streamed and not is_kept else 1
+            rows += group.rows * (times - was_kept)
+    return rows
 
 
 def _rows_of(ranges: Iterable[KeyRange]) -> int:

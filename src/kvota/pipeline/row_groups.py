@@ -44,7 +44,7 @@ from kvota.record.event_file import EventFile
 from kvota.record.valid_texts import refuse_invalid_texts
 
 # What a reader keeps of groups that later ranges need, too; 50 bytes a row, and where names are many 120.
-_KEPT_BYTES_MAX = 320 << 20
+KEPT_BYTES_MAX = 320 << 20
 
 # Begins the message of an error in a task that read a file which had changed since it was looked at.
 FILE_CHANGED = "kvota: the record changed while it was read"
@@ -61,6 +61,10 @@ _NAME_OF = {
 # A floating number's statistics do not tell 0 from -0, nor of NaN; these numbers differ from row to row.
 _VARYING = frozenset({"ts_us", "seq"}) | {c.name for c in EVENT_COLUMNS if c.type == "double"}
 
+
+# What a row takes of a column, at most: a code of its text, or a number.
+_NUMBER_BYTES = 8
+_CODE_BYTES = dict.fromkeys(TEXTS, 4)
 
 # What tells counters of one key apart: columns, and what the rows of a counter have in them.
 Names = tuple[tuple[str, str | bool], ...]
@@ -133,6 +137,7 @@ def groups_of(number: int, file: EventFile, packing: Packing) -> list[RowGroup]:
     """
     footer = pq.read_metadata(file.path)
     passes = len(_counters_of_a_key(file, packing))
+    wanted = packing.columns()
     found = []
     for group in range(footer.num_row_groups):
         here = footer.row_group(group)
@@ -149,6 +154,7 @@ def groups_of(number: int, file: EventFile, packing: Packing) -> list[RowGroup]:
                 last,
                 BEGIN_OF_TIME if begin is None else begin[0],
                 passes,
+                _kept_bytes(here, wanted, is_compacted=file.is_compacted),
             )
         )
     return tightened(found) if _is_in_order(footer, _key_columns(packing.by)) else found
@@ -165,6 +171,23 @@ def _is_in_order(footer: pq.FileMetaData, columns: Sequence[str]) -> bool:
         == [(name, False) for name in columns]
         for group in map(footer.row_group, range(footer.num_row_groups))
     )
+
+
+def _kept_bytes(group: pq.RowGroupMetaData, wanted: Sequence[str], *, is_compacted: bool) -> int:
+    """Return about how much memory the rows of a group take: numbers and codes of texts, and the texts."""
+    same = _same(group, wanted) if is_compacted else {}
+    size_bytes = 0
+    for place in range(group.num_columns):
+        column = group.column(place)
+        name = column.path_in_schema
+        if name not in wanted or name in same:
+            continue
+        if name in TEXTS:
+            size_bytes += column.total_uncompressed_size
+        # Where rows lie counter by counter, names are kept once for each run of rows.
+        if not (is_compacted and name in NAMES):
+            size_bytes += group.num_rows * _CODE_BYTES.get(name, _NUMBER_BYTES)
+    return size_bytes
 
 
 def _key_columns(by: s.By) -> tuple[str, str, str]:
@@ -318,7 +341,7 @@ class GroupReader:
         """Keep a group for the ranges behind, while there is room: those without are read again."""
         if (
             sum(each.size_bytes for each in self._kept.values()) + keyed.size_bytes
-            <= _KEPT_BYTES_MAX
+            <= KEPT_BYTES_MAX
         ):
             self._kept[group] = keyed
 

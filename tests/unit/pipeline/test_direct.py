@@ -192,13 +192,61 @@ def test_a_range_with_more_rows_than_may_be_there_at_once_is_worked_off_in_parts
     monkeypatch.setattr(direct, "_SUMMED_AT_ONCE", 64)
     monkeypatch.setattr(direct, "_CHUNKS_AT_ONCE", 3)
     if seed == 1:  # there is room for a few groups only; others are read again
-        monkeypatch.setattr(row_groups, "_KEPT_BYTES_MAX", 40_000)
+        monkeypatch.setattr(row_groups, "KEPT_BYTES_MAX", 40_000)
 
     for tasks, at_once in ((1, 100_000), (2, 700)):
         parts = list(read(found, packing, cut_small(found, packing, tasks, at_once)))
         assert numbers_of(parts) == expected
         # Of one key, which cannot be cut, chunks are unpacked some at a time.
         assert max(part.starts[-1] for part in parts) <= found_max + 200
+
+
+@pytest.mark.parametrize("kept_bytes_max", [0, 1 << 40])
+@pytest.mark.parametrize(("seed", "unmerged"), [(1, 0), (3, 300)])
+def test_it_is_known_before_how_many_rows_are_read(
+    rows: list[EventRow],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    unmerged: int,
+    kept_bytes_max: int,
+) -> None:
+    found = record(rows, tmp_path, monkeypatch, seed=seed, unmerged=unmerged)
+    packing = of_runs(found, "counter")
+    how = cut_small(found, packing, 3, 200)
+    assert not how.large
+    monkeypatch.setattr(row_groups, "KEPT_BYTES_MAX", kept_bytes_max)
+    done: list[int] = []
+    read_group = GroupReader.read
+
+    def counted(reader: GroupReader, group: RowGroup) -> Events:
+        done.append(group.rows)
+        return read_group(reader, group)
+
+    monkeypatch.setattr(GroupReader, "read", counted)
+
+    assert sum(map(len, numbers_of(read(found, packing, how)).values())) == len(rows)
+
+    assert sum(done) == how.rows_read(kept_bytes_max)
+
+
+def test_about_how_much_memory_a_kept_group_takes(
+    rows: list[EventRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of groups as large as real ones are: where these are small, what each array takes by itself counts."""
+    monkeypatch.setattr(event_parquet, "_MERGED_GROUP_ROWS", 1 << 16)
+    many = [(*row[:1], seq, *row[2:]) for seq, row in enumerate(rows * 20)]
+    put(tmp_path / "merged", many)
+    compact(tmp_path / "merged", now_us=0, every_hour=True)
+    put(tmp_path / "raw", [(*row[:3], "other", *row[4:]) for row in many])
+    for by in BYS:
+        found = find_events([tmp_path])
+        packing = of_runs(found, by)
+        reader = reader_of(found, packing)
+        for group in all_groups(found, packing):
+            if group.rows > 10_000:
+                keyed = row_groups._keyed(reader.read(group), packing.by)
+                assert 0.5 < group.kept_bytes / keyed.size_bytes < 2
 
 
 @pytest.mark.parametrize("by", BYS)

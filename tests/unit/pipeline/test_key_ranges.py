@@ -75,7 +75,7 @@ def test_tasks_get_neighbours_and_about_as_many_rows() -> None:
     found = cut(groups, 4, rows_at_once=30, begun_max=100, open_max=100)
 
     assert [len(ranges) for ranges in found.tasks] == [5, 5, 5, 5]
-    assert found.rows_read == 600
+    assert found.rows_read(0) == 600
     assert not found.large
     starts = [one.start for ranges in found.tasks for one in ranges]
     assert starts == sorted(starts)
@@ -87,7 +87,7 @@ HOT = ("PRODUCE", "m", 0)
 def groups_of_a_hot_key(passes: int) -> list[RowGroup]:
     ends = [(("PRODUCE", "a", 0), HOT), *[(HOT, HOT)] * 8, (HOT, ("PRODUCE", "z", 0))]
     return [
-        RowGroup(0, number, 10, *keys, begin=number, passes=passes)
+        RowGroup(0, number, 10, *keys, begin=number, passes=passes, kept_bytes=1)
         for number, keys in enumerate(ends)
     ]
 
@@ -101,7 +101,9 @@ def test_a_key_with_too_many_rows_is_streamed(passes: int) -> None:
     assert (before.end, hot.start, hot.end, behind.start) == (HOT, HOT, after(HOT), after(HOT))
     assert [one.is_streamed for one in (before, hot, behind)] == [False, True, False]
     assert [len(one.groups) for one in (before, hot, behind)] == [1, 10, 1]
-    assert found.rows_read == 100 + 90 * (passes - 1)  # the last group is kept for what is behind
+    # The first and the last group are kept for what is behind, where there is room.
+    assert found.rows_read(1) == 100 + 90 * (passes - 1)
+    assert found.rows_read(0) == 120 + 100 * (passes - 1)
 
 
 @pytest.mark.parametrize("passes", [0, 3])
