@@ -1,7 +1,7 @@
 """Bit for bit the same comes out of any session: a cluster whose workers have no kvota, Spark Connect, a session of the
 user's own, one core, other settings, a worker that dies.
 
-``KVOTA_SESSIONS=every`` has one core judge and plan, and a session of the user's own, and plans over Spark Connect: two
+``KVOTA_SESSIONS=every`` has one core plan, too, and a session of the user's own, and plans over Spark Connect: two
 minutes more.
 """
 
@@ -43,14 +43,18 @@ NO_BOUNDS = [
     "spark.sql.execution.arrow.maxRecordsPerBatch=10000",
     "spark.sql.ansi.enabled=false",
 ]
-OTHER_WAYS = {}
-if os.environ.get("KVOTA_SESSIONS") == "every":
-    OTHER_WAYS = {
-        "local[1]": ["law,usage,plan", "spark.sql.shuffle.partitions=7"],
-        "local[2]": ["own,rows,usage,plan", *OTHER_SETTINGS, "spark.sql.ansi.enabled=false"],
-    }
+IS_EVERY = os.environ.get("KVOTA_SESSIONS") == "every"
+OTHER_WAYS = {
+    "local[1]": ["law,usage,plan" if IS_EVERY else "law,usage", "spark.sql.shuffle.partitions=7"]
+}
+if IS_EVERY:
+    OTHER_WAYS["local[2]"] = [
+        "own,rows,usage,plan",
+        *OTHER_SETTINGS,
+        "spark.sql.ansi.enabled=false",
+    ]
 ALWAYS = ("rows", "replay", "law", "usage", "table", "saved", "commands", "report")
-PARTS = (*ALWAYS, "plan") if OTHER_WAYS else ALWAYS
+PARTS = (*ALWAYS, "plan") if IS_EVERY else ALWAYS
 
 
 @pytest.fixture(scope="module")
