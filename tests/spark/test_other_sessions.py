@@ -149,12 +149,10 @@ def test_a_session_with_other_settings_which_keeps_them(
     assert chunk_rows_max(other) < chunk_rows_max(spark)
 
 
-if OTHER_WAYS:
+@pytest.mark.parametrize("master", OTHER_WAYS)
+def test_other_sessions_of_this_machine(expected: Expected, master: str) -> None:
+    folder, wanted = expected
 
-    @pytest.mark.parametrize("master", OTHER_WAYS)
-    def test_other_sessions_of_this_machine(expected: Expected, master: str) -> None:
-        folder, wanted = expected
+    found = made(folder, master, OTHER_WAYS[master])
 
-        found = made(folder, master, OTHER_WAYS[master])
-
-        assert found == {part: wanted[part] for part in found}
+    assert found == {part: wanted[part] for part in found}
