@@ -278,3 +278,46 @@ def test_times_that_no_calendar_has_end_no_command_and_are_named(
     assert "which no plot can show. Name a part of them: --since" in "".join(said.values())
     assert "1969-12-31 23:59:59" in said["usage",]
     assert f"{2**63 - 1} us" in said["replay", "--candidates", "9KB/s"]
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_a_bit_that_has_changed_is_found_by_who_reads(
+    is_merged: bool, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in folder.glob("*.parquet"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    if is_merged:
+        compact(tmp_path, now_us=0, every_hour=True)
+    file = min(tmp_path.glob("*.parquet"))
+    metadata = pq.read_metadata(file).metadata
+    pq.write_table(
+        pq.read_table(file).replace_schema_metadata(metadata),
+        file,
+        compression="none",
+        use_dictionary=False,
+        write_page_checksum=True,
+    )
+    assert main(["usage", "--events", str(tmp_path)]) == 0
+    content = bytearray(file.read_bytes())
+    value = pq.read_metadata(file).row_group(0).column(EVENT_SCHEMA.get_field_index("value"))
+    # One of its numbers, as they lie there: nothing but the sum of the page tells.
+    content[value.data_page_offset + value.total_compressed_size // 2] ^= 1
+    file.write_bytes(content)
+    capsys.readouterr()
+
+    for words in (["usage"], ["replay", "--law"]):
+        assert main([*words, "--events", str(tmp_path)]) == 3
+        said = capsys.readouterr().err
+        assert f"{file}: its rows cannot be read" in said
+        assert "CRC" in said
+
+
+def test_a_table_among_the_files_of_the_record_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(folder.iterdir())
+
+    assert main(["usage", "--events", str(folder), "--save", str(folder / "tables" / "usage")]) == 2
+
+    assert f"it is in {folder}, where all Parquet files" in capsys.readouterr().err
+    assert sorted(folder.iterdir()) == before

@@ -472,7 +472,9 @@ def _tables_in(source: str | pa.NativeFile, columns: list[str]) -> Iterator[pa.T
     """Read one file in tables of bounded size; texts stay codes and a dictionary."""
     footer = pq.read_metadata(source)
     texts = [name for name in footer.schema.names if name in TEXTS]
-    with pq.ParquetFile(source, metadata=footer, read_dictionary=texts) as file:
+    with pq.ParquetFile(
+        source, metadata=footer, read_dictionary=texts, page_checksum_verification=True
+    ) as file:
         here = [name for name in columns if name in file.schema_arrow.names]
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=here, use_threads=False):
             refuse_invalid_texts(batch)

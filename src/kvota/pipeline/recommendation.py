@@ -109,12 +109,13 @@ class Recommendation:
 
     def rows(self) -> list[dict[str, object]]:
         """Return the table ``recommendation`` as plain values."""
-        return [self._row(line) for line in self.plan.lines]
+        plan_id = self.plan_id  # it takes as long as all of the lines
+        return [self._row(line, plan_id) for line in self.plan.lines]
 
-    def _row(self, line: PlanLine) -> dict[str, object]:
+    def _row(self, line: PlanLine, plan_id: str) -> dict[str, object]:
         verified = self.verified.get((line.quota_type, line.entity))
         return {
-            "plan_id": self.plan_id,
+            "plan_id": plan_id,
             "quota_type": line.quota_type.value,
             "level": self.level,
             "user": line.entity.user,

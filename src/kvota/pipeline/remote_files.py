@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kvota.model.errors import UnreachableError, UsageError
@@ -80,7 +81,7 @@ class _Remote:
                 name = str(status.getPath().getName())
                 if name.endswith(".parquet") and not is_beside_events(name):
                     yield self._noted(status)
-        except Py4JJavaError as error:
+        except (Py4JJavaError, PySparkException) as error:
             raise _error_about(root, error) from error
 
     def _noted(self, status: Any) -> str:
@@ -125,7 +126,7 @@ class _Remote:
             stream.close()
 
 
-def _error_about(place: str, error: Py4JError) -> UsageError | UnreachableError:
+def _error_about(place: str, error: Exception) -> UsageError | UnreachableError:
     name, text = _java_name(error), _java_text(error)
     if name.endswith("FileNotFoundException"):
         return UsageError(f'"{place}" does not exist. Name the folder that holds the record')
@@ -137,14 +138,14 @@ def _error_about(place: str, error: Py4JError) -> UsageError | UnreachableError:
     return UnreachableError(f'"{place}" could not be reached: {text}')
 
 
-def _java_name(error: Py4JError) -> str:
+def _java_name(error: Exception) -> str:
     return str(error.java_exception.getClass().getName()) if _is_java(error) else ""
 
 
-def _java_text(error: Py4JError) -> str:
+def _java_text(error: Exception) -> str:
     text = str(error.java_exception.getMessage() if _is_java(error) else error)
     return text.splitlines()[0] if text else _java_name(error)
 
 
-def _is_java(error: Py4JError) -> bool:
-    return getattr(error, "java_exception", None) is not None
+def _is_java(error: Exception) -> TypeGuard[Py4JJavaError]:
+    return isinstance(error, Py4JJavaError)

@@ -302,7 +302,12 @@ class GroupReader:
         footer = self._footer(group)
         try:
             texts = [name for name in footer.schema.names if name in TEXTS]
-            with pq.ParquetFile(file.path, metadata=footer, read_dictionary=texts) as source:
+            with pq.ParquetFile(
+                file.path,
+                metadata=footer,
+                read_dictionary=texts,
+                page_checksum_verification=True,
+            ) as source:
                 wanted = [name for name in self.packing.columns() if name in footer.schema.names]
                 same = _same(footer.row_group(group.group), wanted) if file.is_compacted else {}
                 here = [name for name in wanted if name not in same]

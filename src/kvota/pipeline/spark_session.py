@@ -293,6 +293,9 @@ def _check_local_dirs(folders: str) -> None:
     """Spark needs one of these to write to; where there is none, it says that in its log alone."""
     faults = []
     for name in folders.split(","):
+        if not name:
+            faults.append('"" (no folder)')
+            continue
         try:
             Path(name).mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=name):

@@ -1,6 +1,7 @@
 """Looks at one file of events: its footer says what is in it, or why it cannot be used."""
 
 import json
+import stat
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
@@ -114,6 +115,8 @@ def look_at(path: Path) -> EventFile | BadInput | None:
     """Return what the file holds; None if it was removed meanwhile, as old ones are."""
     try:
         status = path.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            return BadInput(path, "is no file, but a pipe, a socket or a device")
         found = read_footer(path)
     except FileNotFoundError:
         return None

@@ -5,7 +5,8 @@ in its footer do not count any more, whether they are still there or not. A fold
 changes may show neither, so it is listed until nothing changes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -162,9 +163,7 @@ def _files(places: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for place in places:
         if place.is_dir():
-            found += sorted(
-                path for path in place.rglob("*.parquet") if not is_beside_events(path.name)
-            )
+            found += sorted(_parquet_files(place))
         elif place.exists():
             found.append(place)
         else:
@@ -178,6 +177,28 @@ def _files(places: Sequence[Path]) -> list[Path]:
         file if file.is_symlink() and not file.exists() else file.resolve() for file in found
     )
     return list(dict.fromkeys(resolved))
+
+
+def _parquet_files(folder: Path) -> Iterator[Path]:
+    """Yield the files (or what is called like one) in a folder and those below.
+
+    Raises:
+        UnreachableError: one of the folders cannot be read.
+    """
+    for root, below, names in os.walk(folder, onerror=_refuse_folder):
+        for name in (*below, *names):
+            if name.endswith(".parquet") and not is_beside_events(name):
+                yield Path(root, name)
+
+
+def _refuse_folder(error: OSError) -> None:
+    if isinstance(error, FileNotFoundError):  # it has gone meanwhile
+        return
+    msg = (
+        f"{error.filename}: {error.strerror}. Its files are a part of the record: have it readable for who "
+        "runs this, or name the folders beside it"
+    )
+    raise UnreachableError(msg) from error
 
 
 def _superseded(files: Sequence[EventFile]) -> list[EventFile]:

@@ -1,6 +1,8 @@
 """``kvota record`` merges, checks and shows a record, for people and for programs."""
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
 
@@ -213,3 +215,64 @@ def test_the_page_on_the_record_names_every_key(
         assert {f"`{key}`" for key in keys} == set(re.findall("`[a-z_]+`", line)) | {"`schema`"}, (
             action
         )
+
+
+@pytest.mark.parametrize("action", ["show", "check", "compact"])
+def test_an_empty_place_is_no_folder(action: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["record", action, "--events", ""])
+
+    assert ended.value.code == 2
+    assert '"" names nothing; is a variable empty? This folder is .' in capsys.readouterr().err
+
+
+def test_a_period_without_a_decision_is_not_called_sound(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["record", "check", "--events", str(folder), "--since", "2020-01-01"])
+
+    said = capsys.readouterr()
+    assert (code, said.out) == (1, "")
+    assert "the record has no decision of that time" in said.err
+
+
+def test_one_file_is_no_folder_to_merge(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(folder.iterdir())
+
+    code = main(["record", "compact", "--every-hour", "--events", str(before[0])])
+
+    assert code == 2
+    assert f"Name the folder: --events {folder}" in capsys.readouterr().err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_pipe_is_named_and_not_waited_for(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = folder / "events-g-r-000000000001-1.parquet"
+    os.mkfifo(pipe)
+
+    for action in ("show", "check", "compact"):
+        main(["record", action, "--events", str(folder)])
+        assert f"{pipe}: is no file, but a pipe" in "".join(capsys.readouterr())
+
+
+def test_a_folder_below_that_may_not_be_read_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = folder / "closed"
+    closed.mkdir()
+    scandir = os.scandir
+
+    def refusing(path: str) -> object:
+        if Path(path) == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+
+    code = main(["record", "check", "--events", str(folder)])
+
+    said = capsys.readouterr()
+    assert (code, said.out) == (3, "")
+    assert f"{closed}: Permission denied. Its files are a part of the record" in said.err

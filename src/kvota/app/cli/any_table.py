@@ -14,6 +14,7 @@ from kvota.app.cli.converting import (
     place_in,
     say,
 )
+from kvota.app.cli.places import a_place
 from kvota.app.cli.progress import working
 from kvota.app.text_table import text_table
 from kvota.model.errors import NegativeError, UsageError
@@ -47,6 +48,7 @@ def add_table_options(parser: argparse.ArgumentParser, place: argparse._ActionsC
     """
     place.add_argument(
         "--table",
+        type=a_place,
         metavar="PLACE",
         help="any table of charges: a file or a folder of .parquet, .csv or .jsonl, a URI, a table that Spark knows "
         "(catalog.table), or of another format (orc:PLACE); --map says what its columns are",

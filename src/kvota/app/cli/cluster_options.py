@@ -1,8 +1,9 @@
 """The options by which a command reaches a cluster: where it is, and how to log in."""
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from kvota.app.cli.places import a_path
 
 if TYPE_CHECKING:
     from kvota.client import Cluster
@@ -18,7 +19,7 @@ def add_cluster_options(parser: argparse.ArgumentParser, *, required: bool = Tru
     )
     parser.add_argument(
         "--command-config",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="properties of a Kafka client, as Kafka's own tools have them: how to log in",
     )

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kvota.app.cli.places import a_path
 from kvota.app.cli.plan_values import percent
 from kvota.model.errors import KvotaError, UnreachableError, UsageError
 from kvota.model.plain_text import on_one_line, shortened
@@ -51,13 +52,13 @@ def add_converting_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--bad-file",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="write what cannot be read into this file, each with its place and the reason, as JSON",
     )
     group.add_argument(
         "--keep-events",
-        type=Path,
+        type=a_path,
         metavar="FOLDER",
         help="keep what it becomes in this folder, which is made: --events reads it",
     )

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from kvota.app.cli.places import a_path
+
 EXAMPLE = "{kvota} demo"
 
 
@@ -10,7 +12,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument(
         "--folder",
-        type=Path,
+        type=a_path,
         default=Path("kvota-demo"),
         metavar="DIR",
         help="where record, quotas and logs stay (default: kvota-demo)",

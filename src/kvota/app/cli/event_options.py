@@ -5,6 +5,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from kvota.app.cli.places import a_place
 from kvota.model.errors import UsageError
 from kvota.model.plain_text import name_on_screen, some
 from kvota.model.units import format_duration_ms, format_moment
@@ -22,6 +23,7 @@ def add_place_option(parser: argparse._ActionsContainer, *, required: bool = Tru
     parser.add_argument(
         "--events",
         nargs="+",
+        type=a_place,
         required=required,
         metavar="DIR",
         help="folders (or files) the gateway recorded into; or URIs (s3a://bucket/record), which Spark reads",

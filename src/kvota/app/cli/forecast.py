@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvota.app.cli.any_table import TABLE_OPTIONS
@@ -12,6 +11,7 @@ from kvota.app.cli.durations import duration_ms
 from kvota.app.cli.event_options import period
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
+from kvota.app.cli.places import a_path
 from kvota.app.cli.progress import working
 from kvota.app.cli.request_log import LOG_OPTIONS
 from kvota.app.cli.spark_events import (
@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-c",
         "--config",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="gateway.toml whose [kafka] table has the soft and hard limits of volumes (default: only when they are full)",
     )

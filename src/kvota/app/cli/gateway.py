@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvota.app.cli import import_quotas
 from kvota.app.cli.exit_codes import DONE, UNREACHABLE, WRONG_USE
+from kvota.app.cli.places import a_path
 from kvota.app.log_lines import begin_log, write_as
 from kvota.files.command_name import called
 from kvota.model.errors import UsageError
@@ -43,7 +44,7 @@ def _add_options(parser: argparse.ArgumentParser, *, default: object, log_level:
     parser.add_argument(
         "-c",
         "--config",
-        type=Path,
+        type=a_path,
         default=default,
         metavar="FILE",
         help="the gateway's settings (default: gateway.toml)",

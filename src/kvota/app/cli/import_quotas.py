@@ -3,10 +3,10 @@
 import argparse
 import asyncio
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
+from kvota.app.cli.places import a_path
 from kvota.files.command_name import called
 from kvota.model.errors import UsageError
 
@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-c",
         "--config",
-        type=Path,
+        type=a_path,
         default=argparse.SUPPRESS,
         metavar="FILE",
         help="the gateway's settings (default: gateway.toml)",
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from",
         dest="source",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="a quotas.toml, or a document of quotas that a gateway has written (default: the brokers)",
     )
@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--command-config",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="properties of a Kafka client, as Kafka's own tools have them: how to log in",
     )

@@ -18,6 +18,7 @@ from kvota.app.cli.cluster_options import add_cluster_options
 from kvota.app.cli.durations import duration_above_0_ms
 from kvota.app.cli.exit_codes import DONE
 from kvota.app.cli.json_output import print_json
+from kvota.app.cli.places import a_path
 from kvota.app.cli.progress import working
 from kvota.app.cli.spark_events import add_spark_options, spark_errors
 from kvota.app.system_clock import SystemClock
@@ -65,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--events",
         nargs="+",
-        type=Path,
+        type=a_path,
         metavar="DIR",
         help="folders that gateways record into, on this machine or mounted",
     )
@@ -74,7 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_cluster_options(parser, required=False)
     parser.add_argument(
-        "--into", type=Path, required=True, metavar="DIR", help="the folder of the record"
+        "--into", type=a_path, required=True, metavar="DIR", help="the folder of the record"
     )
     parser.add_argument(
         "--follow",
@@ -90,7 +91,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--checkpoint",
-        type=Path,
+        type=a_path,
         metavar="DIR",
         help="where Spark remembers how far it is (default: in the folder of the record)",
     )

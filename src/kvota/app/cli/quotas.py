@@ -2,11 +2,11 @@
 
 import argparse
 from math import inf
-from pathlib import Path
 
 from kvota.app.cli.cluster_options import add_cluster_options
 from kvota.app.cli.durations import duration_above_0_ms, duration_ms
 from kvota.app.cli.parser import add_action
+from kvota.app.cli.places import a_path
 from kvota.app.cli.running_options import add_running_options
 from kvota.app.cli.status import top_count
 
@@ -28,12 +28,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     export.add_argument(
         "--from",
         dest="source",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="a quotas.yaml or quotas.toml instead of a cluster, e.g. for another --format",
     )
     export.add_argument(
-        "--to", type=Path, metavar="FILE", help="write into this file (default: stdout)"
+        "--to", type=a_path, metavar="FILE", help="write into this file (default: stdout)"
     )
     _add_format(export, ("yaml", "kafka-configs", "strimzi"), "yaml")
 
@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_wishes(plan)
     plan.add_argument(
         "--plan-file",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="write the plan into this file; apply takes it as long as nothing else has changed",
     )
@@ -109,7 +109,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "write the JSON schema, by which editors check and complete the file",
         "quotas schema --to quotas.schema.json",
     )
-    schema.add_argument("--to", type=Path, metavar="FILE", help="(default: stdout)")
+    schema.add_argument("--to", type=a_path, metavar="FILE", help="(default: stdout)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add_file(parser: argparse.ArgumentParser, words: str) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help=words)
+    parser.add_argument("file", type=a_path, metavar="FILE", help=words)
 
 
 def _add_wishes(parser: argparse.ArgumentParser) -> None:
@@ -161,7 +161,7 @@ def _add_changing(parser: argparse.ArgumentParser, force: str) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument(
         "--undo-file",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="write what undoes it here (default: beside the file, quotas.undo.yaml, quotas.undo-2.yaml, …)",
     )

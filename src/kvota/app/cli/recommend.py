@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kvota.app.cli.counting_options import add_counting_options, counted
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
 from kvota.app.cli.json_output import print_json
+from kvota.app.cli.places import a_path
 from kvota.app.cli.plan_values import (
     capacity,
     count,
@@ -52,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_event_options(parser)
     parser.add_argument(
         "--quotas",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="quotas in force, quotas.toml or quotas.yaml (default: none)",
     )
@@ -100,7 +101,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_guardrails(parser)
     parser.add_argument(
         "--plan-file",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help=f"write the quotas of the plan into this file; {called()} quotas apply takes a .yaml",
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kvota.app.cli.event_options import (
     add_period_options,
     add_place_option,
+    other_times,
     period,
     say_bad,
 )
@@ -18,8 +19,10 @@ from kvota.app.cli.json_output import print_json
 from kvota.app.cli.progress import RowsDone, working
 from kvota.app.text_table import text_table
 from kvota.files.command_name import called
+from kvota.model.errors import NegativeError, UsageError
 from kvota.model.plain_text import name_on_screen, on_one_line
 from kvota.model.units import format_bytes, format_moment
+from kvota.record.places import local_path
 
 if TYPE_CHECKING:
     from kvota.record.check import Checked
@@ -74,6 +77,11 @@ def run(args: argparse.Namespace) -> int:
 def _compact(args: argparse.Namespace) -> int:
     from kvota.record.found_events import find_events
 
+    for place in args.events:
+        path = local_path(place)
+        if path is not None and path.is_file():
+            msg = f"{place} is a file; hours of a folder are merged. Name the folder: --events {path.parent}"
+            raise UsageError(msg)
     folders = dict.fromkeys(
         file.path.parent
         for found in [find_events(args.events)]
@@ -168,6 +176,8 @@ def _compacted_json(what: "Compacted") -> dict[str, Any]:
 
 def _check(args: argparse.Namespace) -> int:
     found, every = _found(args)
+    if not found.files and every.files:
+        raise NegativeError(other_times(every))
     checked = _read_all(found, every)
     for _ in range(_TRIES - 1):
         if not checked.has_changed:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kvota.app.cli.exit_codes import DONE
 from kvota.app.cli.forecast import horizon_h, volume_notes, volumes_ahead
+from kvota.app.cli.places import a_path
 from kvota.app.cli.plan_values import count
 from kvota.app.cli.progress import working
 from kvota.app.cli.spark_events import Record, add_event_options, on_record
@@ -49,20 +50,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--out",
-        type=Path,
+        type=a_path,
         default=Path("report.html"),
         metavar="FILE",
         help="the file to write (default: report.html)",
     )
     parser.add_argument(
         "--quotas",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="quotas in force, quotas.toml or quotas.yaml (default: as recorded)",
     )
     parser.add_argument(
         "--plan",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help=f"a plan of {called()} recommend --plan-file: who would be held back by it",
     )
@@ -82,7 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-c",
         "--config",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="gateway.toml whose [kafka] table has the soft and hard limits of volumes",
     )

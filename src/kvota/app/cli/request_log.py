@@ -13,6 +13,7 @@ from kvota.app.cli.converting import (
     place_in,
     say,
 )
+from kvota.app.cli.places import a_path
 from kvota.app.cli.progress import working
 from kvota.model.configured_quotas import ConfiguredQuotas
 from kvota.model.errors import NegativeError, UsageError
@@ -42,7 +43,7 @@ def add_log_options(parser: argparse.ArgumentParser, place: argparse._ActionsCon
     place.add_argument(
         "--request-log",
         nargs="+",
-        type=Path,
+        type=a_path,
         metavar="PLACE",
         help="folders (or files, .gz too) of brokers' request logs: kafka.request.logger at DEBUG or TRACE, "
         "Kafka 2.8 or newer; no gateway is needed",
@@ -55,7 +56,7 @@ def add_log_options(parser: argparse.ArgumentParser, place: argparse._ActionsCon
     )
     group.add_argument(
         "--log-quotas",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="quotas that were in force in Kafka, quotas.toml or quotas.yaml (default: none)",
     )

@@ -3,13 +3,15 @@
 import argparse
 from pathlib import Path
 
+from kvota.app.cli.places import a_path
+
 
 def add_running_options(parser: argparse.ArgumentParser) -> None:
     """Add ``-c`` and ``--url``."""
     parser.add_argument(
         "-c",
         "--config",
-        type=Path,
+        type=a_path,
         default=Path("gateway.toml"),
         metavar="FILE",
         help="the file that the gateway runs with; [http] says where it answers (default: gateway.toml)",

@@ -133,7 +133,22 @@ def check_save(args: argparse.Namespace) -> None:
         from kvota.pipeline.connect_session import CONNECT
         from kvota.pipeline.saved_tables import check_place
 
+        _refuse_within_record(args)
         check_place(args.save, here=not args.master.startswith(CONNECT))
+
+
+def _refuse_within_record(args: argparse.Namespace) -> None:
+    """Refuse to save a table among the files of the record, of which it would be taken for a part."""
+    from kvota.record.places import local_path
+
+    where = local_path(args.save)
+    for place in getattr(args, "events", None) or ():
+        folder = local_path(place)
+        if where is None or folder is None or not folder.is_dir():
+            continue
+        if folder.resolve() in where.absolute().resolve().parents:
+            msg = f"--save {args.save}: it is in {place}, where all Parquet files are taken for the record's. Name a folder beside it"
+            raise UsageError(msg)
 
 
 def save(table: "DataFrame", name: str, args: argparse.Namespace) -> None:

@@ -1,11 +1,11 @@
 """``kvota topics`` creates, grows, deletes and describes topics; each topic has a result of its own."""
 
 import argparse
-from pathlib import Path
 
 from kvota.app.cli.cluster_options import add_cluster_options
 from kvota.app.cli.durations import duration_above_0_ms
 from kvota.app.cli.parser import add_action
+from kvota.app.cli.places import a_path
 
 EXAMPLE = (
     "{kvota} topics create orders invoices --partitions 12 --bootstrap-server 127.0.0.1:9092 --wait"
@@ -87,7 +87,7 @@ def _add_names(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="TOPIC", help="their names")
     parser.add_argument(
         "--from-file",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="more names, one a line; empty lines and those that begin with # do not count; - is stdin",
     )

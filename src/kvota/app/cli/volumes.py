@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvota.app.cli.durations import duration_above_0_ms
 from kvota.app.cli.exit_codes import DONE, NEGATIVE
+from kvota.app.cli.places import a_path
 from kvota.app.text_table import text_table
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.model.units import (
@@ -32,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-c",
         "--config",
-        type=Path,
+        type=a_path,
         default=Path("gateway.toml"),
         metavar="FILE",
         help="whose [kafka] table says where the volumes are and what is too full (default: gateway.toml)",
