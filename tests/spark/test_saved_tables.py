@@ -101,11 +101,13 @@ def test_a_place_that_may_only_be_read_is_named_before_spark_starts(
         save_table(numbers, "numbers", str(disk / "table"))
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         for place in (disk / "table", f"delta:{disk}/table"):
-            asked = ["usage", "--events", str(tmp_path), "--save", str(place)]
+            asked = ["usage", "--events", str(tmp_path / "record"), "--save", str(place)]
             assert main([*asked, "--master", "no such Spark"]) == WRONG_USE
             said = capsys.readouterr().err
             assert f"{place} cannot be written: Read-only file system. Name a folder" in said
-        assert main(["usage", "--events", str(tmp_path), "--save", str(disk)]) == WRONG_USE
+        assert (
+            main(["usage", "--events", str(tmp_path / "record"), "--save", str(disk)]) == WRONG_USE
+        )
         assert "is where a disk is mounted" in capsys.readouterr().err
         assert ids_in(disk / "table") == [0, 1, 2, 3, 4]
 
