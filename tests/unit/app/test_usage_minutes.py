@@ -274,7 +274,12 @@ def test_what_does_not_go_together_is_refused(
 
 def test_it_needs_no_spark_and_no_pandas(record: Path) -> None:
     code = (
-        "import sys; sys.modules['pyspark'] = sys.modules['pandas'] = None\n"
+        "import sys\n"
+        "class NotInstalled:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name.partition('.')[0] in ('pyspark', 'pandas'):\n"
+        "            raise ModuleNotFoundError(name=name)\n"
+        "sys.meta_path.insert(0, NotInstalled())\n"
         "from kvota.app.cli.main import main\n"
         f"sys.exit(main(['usage', '--events', {str(record)!r}, '--minutes', '--last', '5m']))"
     )
