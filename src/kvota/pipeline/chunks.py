@@ -28,7 +28,7 @@ from kvota.record.event_file import EventFile
 from kvota.record.found_events import FoundEvents
 from kvota.record.period import ALWAYS, Period
 from kvota.record.runs import Run, joined_runs
-from kvota.record.valid_texts import refuse_invalid_texts
+from kvota.record.valid_texts import refuse_fewer_rows, refuse_invalid_texts, refuse_nameless_runs
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -476,8 +476,12 @@ def _tables_in(source: str | pa.NativeFile, columns: list[str]) -> Iterator[pa.T
         source, metadata=footer, read_dictionary=texts, page_checksum_verification=True
     ) as file:
         here = [name for name in columns if name in file.schema_arrow.names]
+        rows = 0
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=here, use_threads=False):
             refuse_invalid_texts(batch)
+            refuse_nameless_runs(batch)
+            rows += batch.num_rows
             yield pa.Table.from_batches([batch]).cast(
                 pa.schema([(n, COLUMN_TYPES[n]) for n in here])
             )
+        refuse_fewer_rows(rows, footer.num_rows)

@@ -41,7 +41,7 @@ from kvota.pipeline.key_ranges import (
 )
 from kvota.pipeline.packing_choice import COLUMN_TYPES, TEXTS, Packing
 from kvota.record.event_file import EventFile
-from kvota.record.valid_texts import refuse_invalid_texts
+from kvota.record.valid_texts import refuse_fewer_rows, refuse_invalid_texts, refuse_nameless_runs
 
 # What a reader keeps of groups that later ranges need, too; 50 bytes a row, and where names are many 120.
 KEPT_BYTES_MAX = 320 << 20
@@ -313,6 +313,8 @@ class GroupReader:
                 here = [name for name in wanted if name not in same]
                 table = source.read_row_group(group.group, columns=here, use_threads=False)
             refuse_invalid_texts(table)
+            refuse_nameless_runs(table)
+            refuse_fewer_rows(table.num_rows, group.rows)
         except (pa.ArrowInvalid, OSError) as error:
             raise unreadable(file, error) from error
         rows_done.count(self.folder, "read", table.num_rows)

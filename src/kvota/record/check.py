@@ -15,7 +15,7 @@ from kvota.record.event_schema import EVENT_SCHEMA
 from kvota.record.found_events import FoundEvents
 from kvota.record.period import END_OF_TIME_US
 from kvota.record.runs import joined_runs
-from kvota.record.valid_texts import refuse_invalid_texts
+from kvota.record.valid_texts import refuse_fewer_rows, refuse_invalid_texts
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -145,6 +145,7 @@ def _read(file: EventFile) -> dict[tuple[str, str], _Array] | BadInput:
             for batch in source.iter_batches(use_threads=False):
                 refuse_invalid_texts(batch)
                 parts.append(batch.select(kept))  # all columns are read, and these few kept
+        refuse_fewer_rows(sum(part.num_rows for part in parts), footer.num_rows)
     except (pa.ArrowException, OSError) as error:
         return BadInput(file.path, f"its rows cannot be read ({error})")
     if not parts:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from kvota.model.quota_type import FACTS
 from kvota.record.event_schema import WRITE_SCHEMA
-from kvota.record.valid_texts import refuse_invalid_texts
+from kvota.record.valid_texts import refuse_fewer_rows, refuse_invalid_texts
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -43,6 +43,7 @@ def read_rows(path: Path) -> pa.Table:
         ) as source:
             rows = source.read()
         refuse_invalid_texts(rows)
+        refuse_fewer_rows(rows.num_rows, footer.num_rows)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:

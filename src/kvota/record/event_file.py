@@ -21,7 +21,7 @@ from kvota.model.event import Column as EventColumn
 from kvota.record.event_schema import ARROW_TYPES
 from kvota.record.period import Period
 from kvota.record.runs import RUNS_KEY, Run, parsed_runs
-from kvota.record.valid_texts import refuse_invalid_texts
+from kvota.record.valid_texts import refuse_fewer_rows, refuse_invalid_texts
 
 # A file without these columns is not of this table, whatever else it contains.
 _ESSENTIAL_COLUMNS = frozenset({"ts_us", "seq", "gateway", "run_id", "quota_type", "value"})
@@ -153,7 +153,7 @@ def read_footer(source: Path | pa.NativeFile) -> EventFile:
                 _is_plain(footer),
                 _sources(footer),
             )
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, UnicodeDecodeError):  # the latter of a column's name
         fault = "not a complete Parquet file (no valid footer)"
     except _UnnamedRunError:
         fault = "not an events file (rows without gateway or run_id)"
@@ -202,6 +202,7 @@ def _runs_in(file: pq.ParquetFile) -> tuple[Run, ...]:
     names = file.read(["gateway", "run_id"], use_threads=False)
     try:
         refuse_invalid_texts(names)
+        refuse_fewer_rows(names.num_rows, file.metadata.num_rows)
     except pa.ArrowInvalid as error:
         msg = f"not an events file ({error})"
         raise NoEventsError(msg) from error

@@ -1,10 +1,17 @@
-"""Refuses texts that are none: Parquet files may hold any bytes where a text should be. Pure."""
+"""Refuses rows whose texts are none: a damaged or hostile file may hold anything where a text should be. Pure."""
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+# Without these nobody knows which run a row is of.
+_RUN = ("gateway", "run_id")
 
 
 def refuse_invalid_texts(rows: pa.Table | pa.RecordBatch) -> None:
-    """Refuse rows with a text that is no UTF-8; of columns with dictionaries each text is looked at once.
+    """Refuse rows with a text that is no UTF-8, or with a code for which there is no text.
+
+    Of columns with dictionaries each text is looked at once. Sums of pages do not cover their headers, so codes may be
+    wrong where every sum is right.
 
     Raises:
         pa.ArrowInvalid: there is one; the message names the column.
@@ -12,12 +19,47 @@ def refuse_invalid_texts(rows: pa.Table | pa.RecordBatch) -> None:
     for name in rows.schema.names:
         column = rows.column(name)
         for part in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-            texts = part.dictionary if pa.types.is_dictionary(part.type) else part
-            if pa.types.is_string(texts.type):
-                _refuse(name, texts)
+            if pa.types.is_dictionary(part.type):
+                _refuse_codes(name, part)
+                _refuse_texts(name, part.dictionary)
+            else:
+                _refuse_texts(name, part)
 
 
-def _refuse(name: str, texts: pa.StringArray) -> None:
+def refuse_nameless_runs(rows: pa.Table | pa.RecordBatch) -> None:
+    """Refuse rows without gateway or run_id.
+
+    Raises:
+        pa.ArrowInvalid: there are some.
+    """
+    for name in _RUN:
+        if name in rows.schema.names and rows.column(name).null_count:
+            msg = f"column {name} has nulls"
+            raise pa.ArrowInvalid(msg)
+
+
+def refuse_fewer_rows(found: int, wanted: int) -> None:
+    """Refuse a file that has not as many rows as its footer says: where columns differ in length, PyArrow ends early.
+
+    Raises:
+        pa.ArrowInvalid: it has not.
+    """
+    if found != wanted:
+        msg = f"{found:,} rows where its footer says {wanted:,}"
+        raise pa.ArrowInvalid(msg)
+
+
+def _refuse_codes(name: str, column: pa.DictionaryArray) -> None:
+    codes = pc.min_max(column.indices)
+    least, most = codes["min"].as_py(), codes["max"].as_py()
+    if least is not None and not 0 <= least <= most < len(column.dictionary):
+        msg = f"column {name} has a code without a text"
+        raise pa.ArrowInvalid(msg)
+
+
+def _refuse_texts(name: str, texts: pa.Array) -> None:
+    if not pa.types.is_string(texts.type):
+        return
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid as error:

@@ -43,7 +43,10 @@ def read_ids(record: Record, chunks: "Chunks", args: argparse.Namespace) -> IdsU
     if not chunks.of_types(ID_TYPES).has_rows():
         return IdsUsed()
     of_ids = record.chunks(args.by, further=ID_COLUMNS, quota_types=ID_TYPES, modes_apart=True)
-    share = F.col("most_in_window") / F.col("window_ms") / F.col("limit_last")
+    share = F.when(  # a division by 0 ends a job where Spark is as strict as the standard
+        (F.col("window_ms") > 0) & (F.col("limit_last") > 0),
+        F.col("most_in_window") / F.col("window_ms") / F.col("limit_last"),
+    )
     names = ("user", "client_id", "tags", "enforced")
     order = (share.desc_nulls_last(), F.col("new_ids").desc(), *names)
     first, found = first_of(ids_that_came(of_ids), lambda table: table.orderBy(*order), args.top)

@@ -20,6 +20,9 @@ from kvota.pipeline.kernels.law_kernel import Int8s, Int32s
 _IS_KNOWN, _TOUCHED_MS = range(2)
 ID_STATE_SIZE = 2
 
+# Of one row; what spends more would keep a worker for hours.
+_IDS_MAX = 1 << 24
+
 _UNLIMITED = compiled.UNLIMITED
 _BLOCKED_THROTTLE_MS = compiled.BLOCKED_THROTTLE_MS
 _is_blocked = compiled.is_blocked
@@ -35,12 +38,20 @@ _debt_throttle = compiled.debt_throttle
 def spend_tokens(
     debt_ms: float, count: float, token_ms: float, burst_ms: float
 ) -> tuple[float, int]:
-    """Spend tokens one by one while there are any; return the debt after these, and how many they were."""
+    """Spend tokens one by one while there are any; return the debt after these, and how many they were.
+
+    A request has a few thousand ids at most; of more than ``_IDS_MAX``, which no gateway records, no further one is spent.
+    """
     gate_ms = _id_gate_ms(token_ms)
     spent = 0
     while spent < count and not debt_ms > gate_ms:
-        debt_ms = _debt_with(debt_ms, 1.0, token_ms, burst_ms)
+        after_ms = _debt_with(debt_ms, 1.0, token_ms, burst_ms)
         spent += 1
+        if after_ms == debt_ms and spent < count:  # there is no limit: so it goes on
+            return debt_ms, int(np.ceil(min(count, 2.0**62)))
+        debt_ms = after_ms
+        if spent == _IDS_MAX:
+            break
     return debt_ms, spent
 
 
