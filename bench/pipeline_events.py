@@ -12,6 +12,7 @@ from kvota.pipeline.kernels.law_kernel import STATE_SIZE, law_rows
 from kvota.record.event_file import runs_in_table
 from kvota.record.event_parquet import parquet_bytes
 from kvota.record.event_schema import WRITE_SCHEMA
+from kvota.record.own_texts import own_texts
 
 BROKERS = 3
 LIMIT = 200_000.0
@@ -76,9 +77,9 @@ def write_events(folder: Path, traffic: Traffic) -> None:
                 "node_id": node[part],
                 "quota_type": _same("PRODUCE", length),
                 "connection": codes.cast(pa.int64()),
-                "user": pa.DictionaryArray.from_arrays(codes, names),
+                "user": own_texts(pa.DictionaryArray.from_arrays(codes, names)),
                 "client_id": _same("app", length),
-                "tags": pa.DictionaryArray.from_arrays(codes, tags),
+                "tags": own_texts(pa.DictionaryArray.from_arrays(codes, tags)),
                 "api_key": np.zeros(length, np.int16),
                 "api_version": np.full(length, 11, np.int16),
                 "value": value[part],

@@ -1,22 +1,47 @@
 """CPU time and peak memory of a Spark application of this machine, part by part."""
 
 import os
+import signal
 from pathlib import Path
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _RESET_PEAK = "5"  # for /proc/PID/clear_refs
 
 
+# CPU seconds of processes that nobody waits for, by pid and time of their start: of those that have ended, and of living
+# ones what they had at the last call. PySpark's daemon ends its idle workers, and no time of theirs becomes its own.
+_ended: dict[tuple[int, str], float] = {}
+_living: dict[tuple[int, str], float] = {}
+
+
 def cpu_s() -> float:
-    """CPU seconds of this process and all below it, those that have ended included."""
+    """CPU seconds of this process and all below it, those that have ended included.
+
+    A worker's time between the last call and its end is missing: it has none, where it was idle.
+    """
     stats = {}
     for pid in _numbers():
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        stats[pid] = (int(fields[1]), sum(map(int, fields[11:15])) / _TICK)
-    return sum(stats[pid][1] for pid in _ours({pid: stat[0] for pid, stat in stats.items()}))
+        stats[pid] = (int(fields[1]), fields[19], sum(map(int, fields[11:15])) / _TICK)
+    ours = _ours({pid: stat[0] for pid, stat in stats.items()})
+    unwaited = {pid for pid in ours if _waits_for_none(stats[pid][0])}
+    for key in _living.keys() - {(pid, stats[pid][1]) for pid in stats}:
+        _ended[key] = _living.pop(key)
+    _living.update({(pid, stats[pid][1]): stats[pid][2] for pid in unwaited})
+    return sum(stats[pid][2] for pid in ours) + sum(_ended.values())
+
+
+def _waits_for_none(parent: int) -> bool:
+    """Tell whether the children of a process leave their times to nobody, as it ignores their end."""
+    try:
+        status = Path(f"/proc/{parent}/status").read_text()
+    except OSError:
+        return False
+    ignored = int(status.split("SigIgn:")[1].split()[0], 16)
+    return bool(ignored >> (signal.SIGCHLD - 1) & 1)
 
 
 def forget_peaks() -> None:

@@ -49,6 +49,7 @@ class TapThread(ABC):
             self._shown.sni_callback = self._note_name
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._transports: weakref.WeakSet[asyncio.WriteTransport] = weakref.WeakSet()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -83,14 +84,24 @@ class TapThread(ABC):
             self._servers.append(server)
 
     async def _close(self) -> None:
+        # Python 3.11 leaves a connection unclosed whose server is closed between accepting it and making its transport.
+        for server in self._servers:
+            for listening in server.sockets:
+                self._loop.remove_reader(listening)
+        await asyncio.sleep(0.05)
         for server in self._servers:
             server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.sleep(0.05)  # closed writers have their connections' ends told
+        # Who does not read, or does not answer the end of its TLS, would keep a closed one open.
+        for transport in self._transports:
+            transport.abort()
+        await asyncio.sleep(0.05)
 
     async def _serve(self, client: Stream, upstream_address: Address) -> None:
+        self._transports.add(client[1].transport)
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -102,6 +113,7 @@ class TapThread(ABC):
                 *upstream_address, ssl=self._upstream, server_hostname=name
             )
             writers.append(upstream[1])
+            self._transports.add(upstream[1].transport)
             await self.relay(client, upstream)
         for each in writers:
             each.close()

@@ -3,12 +3,14 @@
     python -m tests.adversary.good_client HOST PORT TOPIC VALUE_BYTES PACE_S RECONNECTS [USER SECRET]
 
 One Produce after the other on one connection, or on a new one each (RECONNECTS is 1), the next ``PACE_S`` after the answer. It prints a line
-"began" behind its first answer, and its waits as JSON when its standard input ends. A wait is from when
+"began" behind its first answer, and its waits as JSON when its standard input ends; a number there is of answers that it
+is to have had by then. A wait is from when
 a request was first tried to its answer, over as many connections as that took; one that is not over at
 the end counts for as long as it has lasted.
 """
 
 import asyncio
+import contextlib
 import json
 import select
 import subprocess
@@ -30,6 +32,7 @@ FROM_HOST = "127.0.0.2" if sys.platform == "linux" else None
 _ROOT = Path(__file__).parents[2]
 _RECONNECT_S = 0.02
 _BEGIN_S = 30.0
+_LONGER_S, _LOOK_S = 30.0, 0.02
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,10 @@ class GoodClient:
         self._process.kill()
         self._process.communicate()
 
-    def waits(self) -> Waits:
-        """Ends it."""
+    def waits(self, *, answers_min: int = 0) -> Waits:
+        """Ends it, behind so many answers; it waits half a minute for them where it has had fewer so far."""
         assert self._process is not None
-        told, _ = self._process.communicate(timeout=30)
+        told, _ = self._process.communicate(str(answers_min), timeout=_LONGER_S + 30)
         assert told, f"the good client has ended with code {self._process.returncode}"
         found = json.loads(told)
         waits_ms = sorted(found["waits_ms"])
@@ -165,7 +168,11 @@ async def _main() -> None:
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as tasks:
         sending = tasks.create_task(sender.run())
-        await loop.run_in_executor(None, sys.stdin.read)
+        answers_min = int(await loop.run_in_executor(None, sys.stdin.read) or 0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LONGER_S):
+                while len(sender.waits_ms) < answers_min:  # noqa: ASYNC110  (nothing tells)
+                    await asyncio.sleep(_LOOK_S)
         sending.cancel()
     waits_ms, answers = sender.waits_ms, len(sender.waits_ms)
     if sender.since_s is not None:

@@ -1,7 +1,7 @@
 """Requests that come in one segment with a login, from a user who comes again and again."""
 
 import pytest
-from tests.adversary.attacks.logins import PARTITIONS, RECORD_BYTES
+from tests.adversary.attacks.logins import PARTITIONS, RECORD_BYTES, REFUSED_MIN
 from tests.adversary.attacks.table import ATTACKS
 from tests.adversary.field import Field
 from tests.adversary.target import Way
@@ -11,6 +11,8 @@ SECONDS = 5.0
 BESIDE_S = 2.0
 # Of a new counter's first request, and of those that were on their way beside it.
 ADMITTED_AT_ONCE = 4
+# Hundreds where nothing else runs; who is kept waiting until the end has a few.
+GOOD_ANSWERS_MIN = 20
 
 
 @pytest.mark.parametrize(
@@ -22,7 +24,7 @@ async def test_a_user_who_comes_again_has_no_new_quota(field: Field, name: str) 
     # The first request alone is worth a minute and a half of the quota.
     assert 0 < found.got.used <= 1.1 * RECORD_BYTES
     assert set(found.charged()) == {"mallory", "good"}
-    assert found.good.answers > 50
+    assert found.good.answers > GOOD_ANSWERS_MIN
 
 
 @pytest.mark.parametrize("name", ["produces_with_plain", "produces_with_scram"])
@@ -47,5 +49,5 @@ async def test_topics_made_with_a_login_are_charged_to_who_logs_in(field: Field)
     gated = await field.run(attack, Way.SAMPLED_RATE, BESIDE_S)
 
     assert gated.got.used <= min(1.1 * plain.got.used, ADMITTED_AT_ONCE * PARTITIONS)
-    assert gated.got.notes["refused"] > 10
+    assert gated.got.notes["refused"] >= REFUSED_MIN
     assert gated.charged()["mallory"] == gated.got.used

@@ -1,12 +1,13 @@
 """Places that are taken: others get theirs all the same."""
 
 import pytest
-from tests.adversary.attacks.places import FILLING, PLACES, VALUE_BYTES
+from tests.adversary.attacks.places import FILLING, NOT_HELD_MAX, PLACES, VALUE_BYTES
 from tests.adversary.attacks.table import ATTACKS
 from tests.adversary.field import Field
 from tests.adversary.target import Way
 
 SECONDS = 10.0
+# Behind the moment in which the places are held: longer than anybody may be kept waiting.
 FILLING_SECONDS = 5.0
 GROWTH_MIB_MAX = 100
 # Who is in line has sent two requests; one read may bring both, and then both are kept.
@@ -50,10 +51,10 @@ async def test_connections_that_are_closed_in_a_mute_or_in_line_make_room_for_ot
 async def test_who_takes_all_places_and_stays_keeps_nobody_out(
     field: Field, name: str, way: Way
 ) -> None:
-    found = await field.run(ATTACKS[name], way, FILLING_SECONDS)
+    found = await field.run(ATTACKS[name], way, FILLING_SECONDS, beside_gateway=True)
 
     # All places were taken, and each newcomer was served at once, on the connection that it had made.
-    assert found.got.notes.get("held_at_most", PLACES) > PLACES - 10
+    assert found.got.notes.get("held_at_most", PLACES) >= PLACES - NOT_HELD_MAX
     assert found.got.connections > PLACES
     if name == "places_at_work":
         # The machine is taken by 400 clients that ask without a pause: an answer takes each of them some 0.3 s,
@@ -61,8 +62,8 @@ async def test_who_takes_all_places_and_stays_keeps_nobody_out(
         assert found.good.answers > 5
         assert found.good.p50_ms < SERVED_WITHIN_S * 1000
     else:
-        assert found.good.answers > 20
-        assert found.good.worst_ms < SERVED_WITHIN_S * 1000
+        assert found.good.answers > 10
+        assert found.kept_waiting_ms < SERVED_WITHIN_S * 1000
     assert found.good.reconnects <= found.good.answers + 1
     assert found.growth_mib is not None
     growth_mib_max = IN_LINE_GROWTH_MIB_MAX if way is Way.TOKEN_BUCKET else GROWTH_MIB_MAX

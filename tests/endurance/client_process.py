@@ -13,7 +13,7 @@ from kvota.localkafka.jars.class_path import kafka_classpath
 from kvota.localkafka.jars.compile_java import compile_java
 
 CLIENTS = Path(__file__).parent / "clients"
-_BEGIN_S = 60.0
+_BEGIN_S = 120.0
 _LOOK_S = 0.05
 
 

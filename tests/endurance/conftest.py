@@ -16,7 +16,7 @@ from kvota.localkafka.processes.command_line import SHORT_LIVED
 
 HERE = Path(__file__).parent
 # The first test may fetch Kafka and start it on a busy machine.
-TIMEOUT_S = 240
+TIMEOUT_S = 480
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from tests.adversary.good_client import GoodClient, GoodLoad, Waits
 from tests.endurance.findings import Findings
 from tests.endurance.gated_kafka import NODES_MAX, UNREACHED, gateway_config
+from tests.integration.test_gateway_http import metrics_of
 
 from kvota.app.gateway_process import GatewayProcess, free_port_range
 from kvota.localkafka import LocalKafka
@@ -23,6 +24,7 @@ CLIENTS = 3
 _SMALL_BYTES = 262_144  # of the tmpfs
 # So few rows in memory that some are lost soon.
 _BUFFER = "flush_rows = 250\nbuffer_rows = 1000\n"
+_NO_HTTP, _HTTP = "[http]\nenabled = false\n", "[http]\nport = 0\n"
 _FAILING, _AGAIN = "recording stops", "recording again"
 _SAID_S = 60.0
 _LOOK_S = 0.05
@@ -62,7 +64,7 @@ def run_disk_full(
     config = gateway_config(kafka, first_port, algorithm)
     gateway = GatewayProcess(
         folder / "gateway",
-        config=config.replace("[record]\n", f"[record]\n{_BUFFER}"),
+        config=config.replace("[record]\n", f"[record]\n{_BUFFER}").replace(_NO_HTTP, _HTTP),
         quotas=UNREACHED.toml,
     )
     record = folder / "gateway" / "record"
@@ -82,6 +84,7 @@ def run_disk_full(
         _wait_until_it_says(gateway, _FAILING)
         # Rows wait in memory first, so that those that are lost need some time.
         time.sleep(plan.full_s)
+        _wait_until_some_are_dropped(gateway)
         _make_room(gateway, record, place)
         _wait_until_it_says(gateway, _AGAIN)
         time.sleep(plan.room_s)
@@ -134,6 +137,17 @@ def _wait_until_it_says(gateway: GatewayProcess, text: str) -> None:
     while text not in gateway.log:
         assert time.monotonic() < end, f'it does not say "{text}": {gateway.log[-2_000:]}'
         time.sleep(_LOOK_S)
+
+
+def _wait_until_some_are_dropped(gateway: GatewayProcess) -> None:
+    """Or for a while: what is found then says that there were none."""
+    end = time.monotonic() + _SAID_S
+    while not _rows_dropped(gateway) and time.monotonic() < end:
+        time.sleep(_LOOK_S)
+
+
+def _rows_dropped(gateway: GatewayProcess) -> float:
+    return metrics_of(gateway)["kvota_record_rows_dropped_total", ()]
 
 
 # ------------------------------------------------------------------ room

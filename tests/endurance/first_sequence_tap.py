@@ -16,9 +16,6 @@ from kvota.wire.apis import PRODUCE
 from kvota.wire.headers import read_request_head
 from kvota.wire.producer_ids import BatchProducer, producers
 
-# So long a second batch may keep us waiting; a client with one request in flight sends none.
-_OVERTAKEN_S = 1.0
-
 
 @dataclass
 class PartitionStory:
@@ -58,11 +55,14 @@ class FirstSequenceTap(TapThread):
     Args:
         listen, broker: host and port; the broker has to advertise the first one.
         error: what the first batch of each partition is answered with; None: the tap only watches.
+        overtaken_s: so long that answer waits for a second batch.
     """
 
-    def __init__(self, listen: Address, broker: Address, *, error: int | None = None) -> None:
+    def __init__(
+        self, listen: Address, broker: Address, *, error: int | None, overtaken_s: float
+    ) -> None:
         super().__init__({listen: broker})
-        self._error = error
+        self._error, self._overtaken_s = error, overtaken_s
         self.partitions: dict[int, PartitionStory] = defaultdict(PartitionStory)
         self._overtaken: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
 
@@ -121,7 +121,7 @@ class FirstSequenceTap(TapThread):
         assert due.batch is not None
         overtaken = self._overtaken[due.batch.partition]
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(overtaken.wait(), _OVERTAKEN_S)
+            await asyncio.wait_for(overtaken.wait(), self._overtaken_s)
         self.partitions[due.batch.partition].is_overtaken = overtaken.is_set()
         return due.answer
 

@@ -31,7 +31,7 @@ _HOST, _TAP_HOST, _LISTENER = "127.0.0.2", "127.0.0.3", "TAPPED"
 # In each window; one id comes at once, and is spent before the clients come.
 _NOBODY, _EVERYBODY = 0.001, 100_000
 # Longer than a round: within the first one a batch that is not the first of its producer shows that this has been running, and is let in.
-_WINDOW_S = 60
+_WINDOW_S = 180
 _AT_MOST_S = 60.0
 
 
@@ -46,6 +46,7 @@ class Beginnings:
         producers: how many, each with an id and a partition of its own.
         records: of each producer.
         patience_s: how long a client tries.
+        overtaken_s: how long the tap waits for a second batch; a client with one request in flight sends none.
     """
 
     library: str
@@ -55,6 +56,7 @@ class Beginnings:
     producers: int = 5
     records: int = 10
     patience_s: int = 15
+    overtaken_s: float = 1.0
 
 
 @dataclass
@@ -108,7 +110,9 @@ def run_beginnings(kafka: LocalKafka, folder: Path, plan: Beginnings) -> Outcome
     listen = _TAP_HOST, int(port)
     error = None if plan.where == QUOTA else plan.error
     with ExitStack() as stack:
-        tap = stack.enter_context(FirstSequenceTap(listen, (host, int(port)), error=error))
+        tap = stack.enter_context(
+            FirstSequenceTap(listen, (host, int(port)), error=error, overtaken_s=plan.overtaken_s)
+        )
         servers = f"{_TAP_HOST}:{port}"
         gateway = None
         if plan.where != PLAIN:
@@ -117,7 +121,12 @@ def run_beginnings(kafka: LocalKafka, folder: Path, plan: Beginnings) -> Outcome
         if gateway is not None and plan.where == QUOTA:
             _spend_the_token(gateway, topic, partition=plan.producers)
         client = stack.enter_context(
-            ClientProcess(folder, plan.library, _command(plan, servers, topic), end_s=_AT_MOST_S)
+            ClientProcess(
+                folder,
+                plan.library,
+                _command(plan, servers, topic),
+                end_s=plan.patience_s + _AT_MOST_S,
+            )
         )
         if gateway is not None and plan.where == QUOTA:
             _let_in_when_all_are_refused(gateway, plan)

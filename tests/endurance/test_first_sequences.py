@@ -1,6 +1,7 @@
 """A first batch that is refused while the next ones pass: the gateway's own refusals let none pass, and the tap that shows it can be believed."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,16 @@ from tests.endurance.first_sequences import (
 from kvota.localkafka import LocalKafka
 
 PRODUCERS, RECORDS = 2, 5
+# A second batch always comes, and so does the end of the refusals: on a busy machine after a while.
+PLAN = Beginnings(
+    library="librdkafka",
+    where=PLAIN,
+    in_flight=5,
+    producers=PRODUCERS,
+    records=RECORDS,
+    patience_s=60,
+    overtaken_s=10.0,
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +37,7 @@ def tapped() -> Iterator[LocalKafka]:
 def test_behind_a_refusal_of_the_gateway_a_broker_gets_the_first_sequence_first(
     tapped: LocalKafka, tmp_path: Path
 ) -> None:
-    plan = Beginnings(
-        library="librdkafka", where=QUOTA, in_flight=5, producers=PRODUCERS, records=RECORDS
-    )
+    plan = replace(PLAN, where=QUOTA)
 
     found = run_beginnings(tapped, tmp_path / "quota", plan)
 
@@ -40,9 +49,7 @@ def test_behind_a_refusal_of_the_gateway_a_broker_gets_the_first_sequence_first(
 def test_a_plain_broker_takes_what_comes_behind_a_batch_that_was_refused(
     tapped: LocalKafka, tmp_path: Path
 ) -> None:
-    plan = Beginnings(
-        library="librdkafka", where=PLAIN, in_flight=5, producers=PRODUCERS, records=RECORDS
-    )
+    plan = replace(PLAN, where=PLAIN)
 
     found = run_beginnings(tapped, tmp_path / "plain", plan)
 

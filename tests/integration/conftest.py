@@ -59,19 +59,23 @@ def sasl_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
     """One node with the users alice and bob, and two of a team; a user's secret is the name with ``-secret`` behind it.
 
     Its listeners SSL and SASL_SSL want no certificate. It takes bearer tokens that nobody has signed, too; at the listener CLAIM their claim "user" is the name. At the
-    listener BRIEF who does not log in again within 2 s is closed.
+    listener UNHURRIED who does not log in again within 10 s is closed, at LEISURELY within 30 s.
     """
     users = {name: f"{name}-secret" for name in ("alice", "bob", "orders.web", "orders.batch")}
     # With it a client may log in again on its connection (KIP-368).
     settings = {"connections.max.reauth.ms": "3600000", "delegation.token.secret.key": "none's"}
-    brief = {
-        f"{name}.connections.max.reauth.ms": "2000"
-        for name in ("scram-sha-256", "plain", "oauthbearer")
-    }
+    unhurried, leisurely = (
+        {
+            f"{name}.connections.max.reauth.ms": lasts_ms
+            for name in ("scram-sha-256", "plain", "oauthbearer")
+        }
+        for lasts_ms in ("10000", "30000")
+    )
     module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
     claim = f'{module} required unsecuredLoginStringClaim_sub="broker" unsecuredValidatorPrincipalClaimName="user";'
     listeners = [
-        Listener(name="BRIEF", protocol="SASL_PLAINTEXT", settings=brief),
+        Listener(name="UNHURRIED", protocol="SASL_PLAINTEXT", settings=unhurried),
+        Listener(name="LEISURELY", protocol="SASL_PLAINTEXT", settings=leisurely),
         Listener(
             name="CLAIM",
             protocol="SASL_PLAINTEXT",

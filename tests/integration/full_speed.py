@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 
 _RECORD = bytes(20_000)
-_END_S = 60.0
+_END_S = 110.0
 
 
 class FullSpeed(ABC):

@@ -35,7 +35,7 @@ class JavaAdmin:
         assert self._process.stdin is not None
         with self._process:
             self._process.stdin.close()
-            self._process.wait(30)
+            self._process.wait(60)
 
     def carry_out(self, line: str) -> tuple[float, str]:
         """Seconds, and what came of it."""

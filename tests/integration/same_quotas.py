@@ -30,7 +30,7 @@ from kvota.app.gateway_process import GatewayProcess
 from kvota.localkafka import LocalKafka
 
 EVERYTHING = description(strict=False)
-_READY_S = 30.0
+_READY_S = 60.0
 # Drawn in one go.
 _EXAMPLES = 10
 

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -21,7 +22,7 @@ from kvota.admin import (
     Security,
     Tls,
 )
-from kvota.client import BrokerError, Cluster
+from kvota.client import BrokerError, Cluster, UnreachableError
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.wire.error_code import ErrorCode
@@ -167,10 +168,12 @@ async def controller(kafka: LocalKafka) -> int:
     """The node that leads the quorum; Metadata names any."""
     async with Cluster(kafka.bootstrap_servers.split(",")) as cluster, asyncio.timeout(60):
         while True:
-            answer = await cluster.ask(DESCRIBE_QUORUM, THE_QUORUM)
-            (partition,) = answer.topics[0].partitions
-            if not int(partition.error_code):
-                return int(partition.leader_id)
+            # Who is asked may still hand it to the one that has died.
+            with suppress(UnreachableError):
+                answer = await cluster.ask(DESCRIBE_QUORUM, THE_QUORUM)
+                led = [part for topic in answer.topics for part in topic.partitions]
+                if not int(answer.error_code) and not int(led[0].error_code):
+                    return int(led[0].leader_id)
             await asyncio.sleep(0.1)
 
 

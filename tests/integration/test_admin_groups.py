@@ -11,7 +11,7 @@ from kafka.structs import OffsetAndMetadata as Committed
 from kafka.structs import TopicPartition as Part
 from tests.integration.test_client_quotas import gateway
 
-from kvota.admin import AdminClient, BrokerError, NewTopic, OffsetAndMetadata, TopicPartition
+from kvota.admin import AdminClient, BrokerError, OffsetAndMetadata, TopicPartition
 from kvota.client import Cluster, Coordinator, CoordinatorKind, Security, UnreachableError
 from kvota.localkafka import LocalKafka
 from kvota.wire.apis import INIT_PRODUCER_ID
@@ -33,9 +33,11 @@ def commit(servers: str, group: str, offset: int) -> None:
     consumer.close()
 
 
-async def begin(admin: AdminClient) -> None:
-    if TOPIC not in await admin.list_topics():
-        (await admin.create_topics([NewTopic(TOPIC, 2, 1)])).all()
+@pytest.fixture(scope="module")
+def kafka3_with_topic(kafka3: LocalKafka) -> LocalKafka:
+    """All three brokers know the topic: a coordinator takes no offset of one that it has not heard of."""
+    kafka3.create_topic(TOPIC, partitions=2)
+    return kafka3
 
 
 def expected(group: str, offset: int) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -49,11 +51,13 @@ def coordinators(admin: AdminClient) -> dict[Coordinator, int]:
     return admin._asker.cluster._coordinators
 
 
-async def test_each_group_is_asked_for_at_its_own_coordinator(kafka3: LocalKafka) -> None:
-    async with AdminClient(kafka3.bootstrap_servers) as admin:
-        await begin(admin)
+async def test_each_group_is_asked_for_at_its_own_coordinator(
+    kafka3_with_topic: LocalKafka,
+) -> None:
+    servers = kafka3_with_topic.bootstrap_servers
+    async with AdminClient(servers) as admin:
         for number, group in enumerate(GROUPS):
-            await asyncio.to_thread(commit, kafka3.bootstrap_servers, group, 10 * number)
+            await asyncio.to_thread(commit, servers, group, 10 * number)
 
         for number, group in enumerate(GROUPS):
             found = await admin.list_consumer_group_offsets(group)
@@ -63,10 +67,10 @@ async def test_each_group_is_asked_for_at_its_own_coordinator(kafka3: LocalKafka
         assert await admin.list_consumer_group_offsets("nobody-has-committed") == {}
 
 
-async def test_who_is_the_coordinator_no_more_names_another(kafka3: LocalKafka) -> None:
-    async with AdminClient(kafka3.bootstrap_servers) as admin:
-        await begin(admin)
-        await asyncio.to_thread(commit, kafka3.bootstrap_servers, "moved", 7)
+async def test_who_is_the_coordinator_no_more_names_another(kafka3_with_topic: LocalKafka) -> None:
+    servers = kafka3_with_topic.bootstrap_servers
+    async with AdminClient(servers) as admin:
+        await asyncio.to_thread(commit, servers, "moved", 7)
         assert await admin.list_consumer_group_offsets("moved") == expected("moved", 7)
         known = coordinators(admin)
         ((wanted, right),) = known.items()
@@ -80,9 +84,9 @@ async def test_who_is_the_coordinator_no_more_names_another(kafka3: LocalKafka) 
 async def test_through_a_gateway_and_on_older_brokers(
     kafka_3_9: LocalKafka, tmp_path: Path
 ) -> None:
+    kafka_3_9.create_topic(TOPIC, partitions=2)
     with gateway(tmp_path, kafka_3_9.bootstrap_servers) as process:
         async with AdminClient(process.bootstrap_servers) as admin:
-            await begin(admin)
             await asyncio.to_thread(commit, kafka_3_9.bootstrap_servers, "through", 3)
 
             assert await admin.list_consumer_group_offsets("through") == expected("through", 3)

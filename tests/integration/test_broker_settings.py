@@ -58,7 +58,6 @@ def test_a_killed_gateway_comes_back_with_its_settings(kafka: LocalKafka, own_mo
             assert dynamic(client) == {NUM: "5"}
 
 
-@pytest.mark.timeout(120)
 def test_gateways_of_one_topic_follow_each_other(kafka3: LocalKafka, own_module: Path) -> None:
     topic, folder = "shared-settings", own_module.parent
     with (

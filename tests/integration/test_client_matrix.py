@@ -10,6 +10,9 @@ import pytest
 from tests.integration.matrix.matrix import BY_NAME, THROUGH, Outcome, run_matrix, secured_place
 from tests.integration.tapped_gateway import TappedGateway
 
+# All of them run before the first test, each for up to a minute and more on a busy machine.
+pytestmark = pytest.mark.timeout(600)
+
 CLIENTS = ("Java 4.3.1", "Java 2.5.1", "librdkafka", "aiokafka", "kafka-python")
 RECORDS = 300
 READ_ALL = f"{RECORDS} records, sum {sum(range(RECORDS))}"

@@ -71,15 +71,16 @@ def test_what_was_known_stays_and_is_marked_until_the_broker_is_back(
 
         kafka.kill(1)
         try:
+            until(lambda: all(process.log.count(words) for words in SAID[:-1]), process)
             until(lambda: len(told(process)) > before, process)
+            until(lambda: stale(process) == 1, process)
             assert told(process)[before:] == ["TOLD stale [1, 1] 1"]
-            assert stale(process) == 1
             assert [process.log.count(words) for words in SAID] == [1, 1, 1, 0]
         finally:
             kafka.start_node(1)
 
         until(lambda: process.log.count(SAID[-1]), process)
         until(lambda: told(process)[-1] == "TOLD fresh [1, 1] 1", process)
-        assert stale(process) == 0
+        until(lambda: stale(process) == 0, process)
         assert [process.log.count(words) for words in SAID] == [1, 1, 1, 1]
         assert " ERROR " not in process.log

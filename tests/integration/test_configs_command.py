@@ -25,7 +25,7 @@ from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 
 # A broker's settings follow its controller.
-_KNOWN_S = 10.0
+_KNOWN_S = 60.0
 Known = tuple[str, int, bool]
 Table = Sequence[Sequence[str]]
 

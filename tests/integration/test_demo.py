@@ -17,7 +17,7 @@ from kvota.model.quota_type import QuotaType
 from kvota.planning.plan_line import format_quota
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_demo_ends_with_its_table_and_leaves_nothing_running(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -28,7 +28,7 @@ def test_the_demo_ends_with_its_table_and_leaves_nothing_running(
         [sys.executable, "-m", "kvota.app.cli.main", "demo", "--seconds", "8", "--folder", folder],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=560,
         check=False,
     )
 

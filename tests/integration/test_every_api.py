@@ -201,7 +201,7 @@ def _decoded(answer: bytes, frame: bytes) -> Any:
 
 def _answer(address: tuple[str, int], frame: bytes) -> bytes:
     """One answer frame; nothing where the connection ends instead."""
-    with RawClient(address, timeout_s=20) as client:
+    with RawClient(address, timeout_s=60) as client:
         client.send(frame)
         try:
             return client.frame()

@@ -1,9 +1,9 @@
 """No byte of a broker's address reaches a client, though brokers tell theirs wherever they can."""
 
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from kvota.testing.frames import FETCH, METADATA, PRODUCE, parts, request
 from kvota.testing.kafka_messages import throttle
 
 NOT_LEADER = 6
+_MOVED_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +153,7 @@ def test_node_endpoints_of_fetch_answers_small_and_streamed(
     gateway.assert_no_address_leaked()
 
 
+@pytest.mark.timeout(400)
 def test_clients_whose_leaders_move_see_only_the_gateway(
     gateway: TappedGateway, kafka3: LocalKafka
 ) -> None:
@@ -172,12 +174,11 @@ def test_clients_whose_leaders_move_see_only_the_gateway(
     producer = Producer(config | {"linger.ms": 1})
     consumer = Consumer(config | {"group.id": name, "auto.offset.reset": "earliest"})
     consumer.subscribe([name])
-    received, led = [], [leaders(kafka3, name)[1]]
+    received = []
     try:
         received.append(_produce_and_consume(producer, consumer, name))
         for _ in range(3):
             _move_leaders(kafka3, name)
-            led.append(leaders(kafka3, name)[1])
             received.append(_produce_and_consume(producer, consumer, name))
     finally:
         java.kill()
@@ -187,7 +188,6 @@ def test_clients_whose_leaders_move_see_only_the_gateway(
     consumer.close()
 
     assert min(received) > 0, received
-    assert any(one != other for one, other in pairwise(led)), "no leader has moved"
     assert sum(map(told_endpoints, gateway.tap.sent_to_clients)) > 0, "no endpoints were told"
     gateway.assert_no_address_leaked()
 
@@ -204,10 +204,18 @@ def _produce_and_consume(producer: Producer, consumer: Consumer, name: str) -> i
 
 
 def _move_leaders(kafka: LocalKafka, name: str) -> None:
-    """Each partition's replicas take turns at being its leader."""
+    """Each partition's replicas take turns at being its leader.
+
+    One that is not in sync is not elected, as on a busy machine: the election is asked for until
+    leaders have changed, also in what the brokers tell.
+    """
     _topic_id, leader_of = leaders(kafka, name)
     _reassign(kafka, name)
-    _elect(kafka, name, leader_of)
+    end = time.monotonic() + _MOVED_S
+    while leaders(kafka, name)[1] == leader_of:
+        assert time.monotonic() < end, f"no leader has moved: {leader_of}"
+        _elect(kafka, name, leader_of)
+        time.sleep(0.1)
 
 
 def _reassign(kafka: LocalKafka, name: str) -> None:

@@ -164,9 +164,9 @@ def test_a_refused_token_is_refused_in_two_steps_as_by_the_broker(gateway: Tappe
     assert told.error_code == NONE
     assert json.loads(told.auth_bytes)["status"] == "invalid_token"
     assert decoded(second, SASL_AUTHENTICATE, 2).error_code == FAILED
+    assert gateway.recorded() == []
     assert 'a login as "alice" with "OAUTHBEARER" from ' in gateway.log
     assert token_of(sub="alice", exp=1).split(".")[1][:20] not in gateway.log
-    assert gateway.recorded() == []
 
 
 def test_a_strange_token_is_the_brokers_business_and_nobody_is_charged(
@@ -204,8 +204,8 @@ def test_who_is_let_in_with_more_claims_than_are_read_is_closed_with_a_reason(
         client.frame()
         assert client.is_closed()
 
-    assert "a login with OAUTHBEARER in which no user's name can be read" in gateway.log
     assert gateway.recorded() == []
+    assert "a login with OAUTHBEARER in which no user's name can be read" in gateway.log
 
 
 def test_who_sends_a_new_token_in_time_goes_on_and_may_not_become_another(

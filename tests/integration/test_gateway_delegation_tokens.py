@@ -21,6 +21,7 @@ user_default = true
 producer_byte_rate = "1GB/s"
 """
 TOPIC = "delegated"
+KNOWN_S = 60
 CREATE_DELEGATION_TOKEN = 38
 ADMIN = "client.quota.callback.static.kafka.admin."
 
@@ -31,7 +32,7 @@ def topic(sasl_kafka: LocalKafka) -> None:
 
 
 def token_of_alice(kafka: LocalKafka) -> tuple[str, str]:
-    """A new token's id, and its secret."""
+    """A new token's id, and its secret, once the broker lets in who has it: it hears of it from its controller."""
 
     async def create() -> tuple[str, str]:
         servers = kafka.sasl_bootstrap_servers.split(",")
@@ -47,7 +48,30 @@ def token_of_alice(kafka: LocalKafka) -> tuple[str, str]:
         assert made.error_code == 0
         return made.token_id, base64.b64encode(made.hmac).decode()
 
-    return asyncio.run(create())
+    token_id, secret = asyncio.run(create())
+    end, found = time.monotonic() + KNOWN_S, set[str]()
+    while not found:
+        with contextlib.suppress(*([BrokerError] if time.monotonic() < end else [])):
+            found = topics_as(kafka, token_id, f'password="{secret}" tokenauth="true"')
+    return token_id, secret
+
+
+def topics_as(
+    kafka: LocalKafka, token_id: str, options: str, mechanism: str = "SCRAM-SHA-512"
+) -> set[str]:
+    """What the broker tells a connection of our own that logs in with a token: the topic."""
+    properties = {
+        "bootstrap.servers": kafka.sasl_bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f'{SCRAM} required username="{token_id}" {options};',
+    }
+
+    async def topics() -> set[str]:
+        async with cluster_of(properties) as cluster:
+            return set((await cluster.metadata([TOPIC])).topics)
+
+    return asyncio.run(topics())
 
 
 def produce_with(gateway: TappedGateway, folder: Path, token_id: str, secret: str) -> str:
@@ -92,21 +116,10 @@ def test_without_a_login_of_its_own_the_gateway_says_that_nobody_knows(
 def test_connections_of_our_own_log_in_with_a_token(sasl_kafka: LocalKafka, mechanism: str) -> None:
     token_id, secret = token_of_alice(sasl_kafka)
 
-    async def topics(options: str) -> set[str]:
-        properties = {
-            "bootstrap.servers": sasl_kafka.sasl_bootstrap_servers,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": mechanism,
-            "sasl.jaas.config": f'{SCRAM} required username="{token_id}" {options};',
-        }
-        async with cluster_of(properties) as cluster:
-            return set((await cluster.metadata([TOPIC])).topics)
+    def topics(options: str) -> set[str]:
+        return topics_as(sasl_kafka, token_id, options, mechanism)
 
-    end, found = time.monotonic() + 30, set[str]()
-    while not found:  # the broker hears of the token from its controller, a moment later
-        with contextlib.suppress(*([BrokerError] if time.monotonic() < end else [])):
-            found = asyncio.run(topics(f'password="{secret}" tokenauth="true"'))
-    assert found == {TOPIC}
+    assert topics(f'password="{secret}" tokenauth="true"') == {TOPIC}
     for refused in (f'password="{secret}"', 'password="another" tokenauth="true"'):
         with pytest.raises(BrokerError, match="sasl_authentication_failed"):
-            asyncio.run(topics(refused))
+            topics(refused)

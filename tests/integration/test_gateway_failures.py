@@ -135,8 +135,9 @@ def test_quotas_put_in_force_hold_for_open_connections_and_the_rows_say_which(
     producer.produce(topic, bytes(1_000))
     assert producer.flush(60) == 0
     gateway.process.reload("[[quota]]\nuser_default = true\nproducer_byte_rate = 450\n")
-    for _ in range(3):
-        producer.produce(topic, bytes(1_000))
+    # The last one is above the limit however long the others took.
+    for value_bytes in (1_000, 1_000, 10_000):
+        producer.produce(topic, bytes(value_bytes))
         assert producer.flush(60) == 0
 
     rows = [row for row in gateway.recorded() if row["quota_type"] == "PRODUCE"]

@@ -1,5 +1,6 @@
 """Users by name: SASL logins of real clients through the gateway, as the record tells them."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,9 +108,15 @@ def test_a_wrong_password_is_refused_by_the_broker_and_names_nobody(
 ) -> None:
     config = librdkafka(gateway, "PLAIN", "alice", "wrong")
 
+    client = AdminClient(config | {"log_level": "0"})
     with pytest.raises(KafkaException):
-        AdminClient(config | {"log_level": "0"}).list_topics(timeout=3)
+        client.list_topics(timeout=3)
 
+    end = time.monotonic() + 60  # it tries again and again until then
+    while 'WARNING a login as "alice"' not in gateway.log:
+        assert time.monotonic() < end, gateway.log
+        time.sleep(0.05)
+    del client
     assert gateway.process.running
     assert gateway.recorded() == []
     refused = [line for line in gateway.log.splitlines() if "refused" in line]

@@ -23,6 +23,8 @@ from kvota.testing.kafka_messages import from_frame, throttle
 
 # The design's example: 5 partitions/s, 100 x 1 s, so 500 at once; seven topics of 80 partitions.
 RATE, SAMPLES, PARTITIONS = 5, 100, 80
+# 60 tokens too many at 5 a second.
+DEBT_MS = 12_000
 GATED, DIRECT = "gated", "direct"
 QUOTAS = f"""
 [[quota]]
@@ -51,10 +53,11 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka]:
     }
     local = LocalKafka(host="127.0.0.2", properties=properties, java_options=SHORT_LIVED)
     local.start()
-    local.create_topic("existing", partitions=3)
-    local.create_topic("slow", partitions=1)
     for mode in ("strict", "permissive"):
         _limit_on_the_broker(local, f"{DIRECT}-{mode}")
+    # A broker follows its controller, step by step: who knows these has what came before them in force.
+    local.create_topic("existing", partitions=3)
+    local.create_topic("slow", partitions=1)
     yield local
     local.stop(keep_logs=request.session.testsfailed > 0)
 
@@ -116,14 +119,22 @@ def _throttle_ms(told: Any) -> int:
     return round(told.throttle_time.total_seconds() * 1000)
 
 
+def ask(
+    address: tuple[str, int], who: str, mode: str, count: int, version: int, prefix: str
+) -> Told:
+    """Create so many topics, whose names end in their number."""
+    names = [f"{who}-{prefix}-{number}" for number in range(count)]
+    return create(address, f"{who}-{mode}", names, version)
+
+
 def both(
     kafka: LocalKafka, gateway: TappedGateway, mode: str, count: int, version: int, prefix: str
 ) -> tuple[Told, Told]:
-    """The same request to the broker itself and to the gateway; names end in their number."""
-    told = []
-    for who, address in ((DIRECT, kafka.nodes[0].address), (GATED, gateway.node(1))):
-        names = [f"{who}-{prefix}-{number}" for number in range(count)]
-        told.append(create(address, f"{who}-{mode}", names, version))
+    """The same request to the broker itself and to the gateway."""
+    told = [
+        ask(address, who, mode, count, version, prefix)
+        for who, address in ((DIRECT, kafka.nodes[0].address), (GATED, gateway.node(1)))
+    ]
     return told[0], told[1]
 
 
@@ -135,19 +146,25 @@ def by_number(told: Told) -> list[tuple[str, int]]:
 def test_the_worked_example_of_the_design_in_a_strict_version(
     kafka: LocalKafka, gateway: TappedGateway
 ) -> None:
-    straight, gated = both(kafka, gateway, "strict", 8, 7, "strict")
-    straight_next, gated_next = both(kafka, gateway, "strict", 1, 7, "strict-next")
+    example = []
+    for who, address in ((DIRECT, kafka.nodes[0].address), (GATED, gateway.node(1))):
+        began_s = time.perf_counter()
+        told = ask(address, who, "strict", 8, 7, "strict")
+        following = ask(address, who, "strict", 1, 7, "strict-next")
+        example.append((told, following, (time.perf_counter() - began_s) * 1000))
+    (straight, *_), (gated, *_) = example
 
     assert by_number(gated) == by_number(straight)
     assert [error for _, error in by_number(gated)] == [NONE] * 7 + [REFUSED]
-    # 60 tokens too many at 5 a second: 12 s, less what was spent until the answer.
-    for told in (straight, gated):
-        assert 12_000 - told.took_ms - 500 <= told.throttle_ms <= 12_000
-        assert told.messages == {None}
     assert abs(gated.throttle_ms - straight.throttle_ms) <= max(gated.took_ms, straight.took_ms)
-    assert by_number(gated_next) == by_number(straight_next) == [("0", REFUSED)]
-    assert 0 < gated_next.throttle_ms < gated.throttle_ms
-    assert 0 < straight_next.throttle_ms < straight.throttle_ms
+    for told, following, took_ms in example:
+        # Less what was spent until the answer.
+        assert DEBT_MS - told.took_ms - 500 <= told.throttle_ms <= DEBT_MS
+        assert told.messages == {None}
+        # Where both together took as long as the debt, nobody knows what becomes of the second one.
+        if took_ms < DEBT_MS - 500:
+            assert by_number(following) == [("0", REFUSED)]
+            assert 0 < following.throttle_ms < told.throttle_ms
 
 
 @pytest.mark.timeout(300)
@@ -159,7 +176,7 @@ def test_the_worked_example_of_the_design_in_a_permissive_version(
     assert by_number(gated) == by_number(straight)
     assert [error for _, error in by_number(gated)] == [NONE] * 7
     for told in (straight, gated):
-        assert 12_000 - told.took_ms - 500 <= told.throttle_ms <= 12_000
+        assert DEBT_MS - told.took_ms - 500 <= told.throttle_ms <= DEBT_MS
     assert abs(gated.throttle_ms - straight.throttle_ms) <= max(gated.took_ms, straight.took_ms)
 
 

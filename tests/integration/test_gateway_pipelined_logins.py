@@ -186,8 +186,8 @@ def test_what_follows_a_change_of_user_is_neither_forwarded_nor_charged(
         told = within_a_login_again(plain("bob") + produce(9))(client)
 
     assert decoded(told[-1], SASL_AUTHENTICATE, 2).error_code == FAILED
-    assert "Produce v9 in the middle of a login" in gateway.log
     assert gateway.recorded() == []
+    assert "Produce v9 in the middle of a login" in gateway.log
 
 
 def test_a_user_who_logs_in_again_goes_on_under_the_same_name(gateway: TappedGateway) -> None:

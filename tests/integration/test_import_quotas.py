@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,7 @@ DESCRIPTIONS = (
     "--describe --entity-type ips",
 )
 VALUES = 10
+_KNOWN_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,8 @@ def kafka_with_quotas(tool: ConfigCommands) -> Iterator[LocalKafka]:
                 kafka.bootstrap_servers,
             )
             assert ended.exit_code == 0, ended
+        with RawClient(kafka.nodes[0].address) as direct:
+            until_described(direct, EVERYTHING, len(BROKERS_QUOTAS))
         yield kafka
 
 
@@ -121,16 +125,17 @@ def test_the_same_lines_and_nothing_more_when_run_again(
 def test_what_quotas_toml_cannot_say_is_named_and_left_out(
     kafka_with_quotas: LocalKafka, tmp_path: Path
 ) -> None:
-    strange = {"user": "strange"}
+    strange, of_strange = {"user": "strange"}, description(("user", 0, "strange"))
     not_a_number = alteration((strange, {"producer_byte_rate": float("nan")}))
     process = gateway(tmp_path, kafka_with_quotas.bootstrap_servers, source=None)
     with RawClient(kafka_with_quotas.nodes[0].address) as direct:
         try:
             assert altered(asked(direct, not_a_number))[0][1] == 0
-            until_described(direct, "strange")
+            until_described(direct, of_strange, 1)
             done = imported(tmp_path, "--yes")
         finally:
             asked(direct, alteration((strange, {"producer_byte_rate": None})))
+            until_described(direct, of_strange, 0)
 
     assert done.returncode == 0, done
     assert done.stdout.count("none -> ") == VALUES
@@ -141,12 +146,12 @@ def test_what_quotas_toml_cannot_say_is_named_and_left_out(
         assert "strange" not in str(quotas_of(process))
 
 
-def until_described(direct: RawClient, user: str) -> None:
+def until_described(direct: RawClient, which: bytes, entities: int) -> None:
     """A broker's metadata follows its controller."""
-    for _ in range(1000):
-        if described(asked(direct, description(("user", 0, user)))):
-            return
-    raise AssertionError(user)
+    end = time.monotonic() + _KNOWN_S
+    while len(found := described(asked(direct, which))) != entities:
+        assert time.monotonic() < end, found
+        time.sleep(0.02)
 
 
 def test_nothing_is_changed_without_a_yes(kafka_with_quotas: LocalKafka, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_topic_of_several_gateways_becomes_a_record_once_and_what_is_gone_is_n
         recorded(sasl_kafka, topic, gateway=gateway, rows=rows)
     producer = Producer({"bootstrap.servers": servers, "compression.type": "gzip"})
     producer.produce(topic, b"no block at all " * 10, partition=1)
-    producer.flush(30)
+    assert producer.flush(60) == 0
 
     told = ingested()
     assert (told["decisions"], told["repeated_decisions"], told["missing_decisions"]) == (4_700, 0, 0)  # fmt: skip

@@ -16,7 +16,11 @@ from kvota.pipeline.law_check import LAW_COLUMNS
 from kvota.pipeline.law_stage import compared_rows
 
 _QUOTAS = "[[quota]]\nuser_default = true\nproducer_ids_rate = {}\n"
-_SETTINGS = {"producer.id.quota.window.size.seconds": 6}
+# A stop and a start fit well into what is owed before them.
+_WINDOW_S = 60
+_SETTINGS = {"producer.id.quota.window.size.seconds": _WINDOW_S}
+# Under the first quota an id comes back in half a minute, so the third is refused; under the second one in two seconds.
+_BEFORE, _AFTER = 2, 30.5
 
 
 def crash_loop(servers: str, topic: str, times: int) -> None:
@@ -31,7 +35,7 @@ def crash_loop(servers: str, topic: str, times: int) -> None:
             }
         )
         producer.produce(topic, str(number).encode())
-        producer.flush(1.5)
+        producer.flush(3)
         producer.purge()
 
 
@@ -48,11 +52,11 @@ def test_every_decision_about_producer_ids_follows_from_the_record(
         record="record",
         kafka=_SETTINGS,
     )
-    with GatewayProcess(tmp_path, config=config, quotas=_QUOTAS.format(2)) as gateway:
+    with GatewayProcess(tmp_path, config=config, quotas=_QUOTAS.format(_BEFORE)) as gateway:
+        crash_loop(gateway.bootstrap_servers, topic, 3)
+        gateway.reload(_QUOTAS.format(_AFTER))
         crash_loop(gateway.bootstrap_servers, topic, 4)
-        gateway.reload(_QUOTAS.format(3.5))
-        crash_loop(gateway.bootstrap_servers, topic, 4)
-    with GatewayProcess(tmp_path, config=config, quotas=_QUOTAS.format(3.5)) as gateway:
+    with GatewayProcess(tmp_path, config=config, quotas=_QUOTAS.format(_AFTER)) as gateway:
         crash_loop(gateway.bootstrap_servers, topic, 4)
 
     record = pa.concat_tables(
@@ -69,4 +73,5 @@ def test_every_decision_about_producer_ids_follows_from_the_record(
     owed_ms = of_ids.filter(pc.is_valid(of_ids["owed_ms"]))
     # Each run has one beginning; the second one goes on with what was owed.
     assert len(owed_ms) == len(set(owed_ms["run_id"].to_pylist())) == 2
-    assert min(owed_ms["owed_ms"].to_pylist()) == -6_000 < max(owed_ms["owed_ms"].to_pylist())
+    owed = owed_ms["owed_ms"].to_pylist()
+    assert min(owed) == -1_000 * _WINDOW_S < max(owed)

@@ -22,11 +22,16 @@ from kvota.localkafka import LocalKafka
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_type import QuotaType
 
+# Each stage is waited for where the machine has other work.
+pytestmark = pytest.mark.timeout(600)
+
 TOPIC = "law-over-changes"
 PARTITIONS = 6
 PRODUCERS = 3
-STAGE_S = 3.0
+STAGE_S, SEEN_S = 3.0, 60.0
 BATCH_BYTES = 20_000
+# So large that producers are above their limit where the machine has other work, too.
+VALUE_BYTES = 7_000
 BANDWIDTH = (QuotaType.PRODUCE, QuotaType.FETCH)
 ALL = (*BANDWIDTH, QuotaType.CONTROLLER_MUTATION)
 QUOTAS = """
@@ -110,7 +115,7 @@ class Traffic:
                 "bootstrap.servers": self.bootstrap_servers,
                 "client.id": "law",
                 "batch.size": BATCH_BYTES,
-                "queue.buffering.max.messages": 200,
+                "queue.buffering.max.messages": 60,
             }
         )
         number = 0
@@ -118,7 +123,10 @@ class Traffic:
             number += 1
             with contextlib.suppress(BufferError):
                 producer.produce(
-                    TOPIC, bytes(1_900), partition=number % PARTITIONS, on_delivery=self._delivered
+                    TOPIC,
+                    bytes(VALUE_BYTES),
+                    partition=number % PARTITIONS,
+                    on_delivery=self._delivered,
                 )
             producer.poll(0.002)
         assert producer.flush(60) == 0
@@ -166,12 +174,39 @@ def record(kafka3: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Path
     configs = [stage.config(kafka3.bootstrap_servers, first_port) for stage in STAGES]
     gateway = GatewayProcess(folder, config=configs[0], quotas=STAGES[0].quotas)
     with gateway, Traffic(gateway.bootstrap_servers) as traffic:
-        time.sleep(STAGE_S)
+        _until_all_held_back(folder / "record", STAGES[0])
         for stage, config in zip(STAGES[1:], configs[1:], strict=True):
             gateway.reload(stage.quotas, config)
-            time.sleep(STAGE_S)
+            _until_all_held_back(folder / "record", stage)
     assert traffic.failed == []
     return folder / "record"
+
+
+def _until_all_held_back(record: Path, stage: Stage) -> None:
+    """Some seconds at least, and until the record has of this stage what is asked about it."""
+    began_us = time.time_ns() // 1_000
+    time.sleep(STAGE_S)
+    end = time.monotonic() + SEEN_S
+    while missing := _missing(record, stage, began_us):
+        assert time.monotonic() < end, (stage, missing)
+        time.sleep(0.2)
+
+
+def _missing(record: Path, stage: Stage, began_us: int) -> list[str]:
+    tables = [pq.read_table(file) for file in record.glob("*.parquet")]
+    if not tables:
+        return ["rows"]
+    rows = _of(pa.concat_tables(tables), enforced=stage.enforce)
+    rows = rows.filter(pc.greater_equal(rows["ts_us"], began_us))
+    throttled = rows.filter(pc.greater(rows["throttle_ms"], 0))["quota_type"].to_pylist()
+    missing = [f"{kind} throttled" for kind in BANDWIDTH if str(kind) not in throttled]
+    if not _of(rows, quota_type=str(QuotaType.CONTROLLER_MUTATION)):
+        missing.append("mutations")
+    # In shadow mode debts grow, and where there may be none each request waits for its turn.
+    waits = stage.bucket is not None and not (stage.enforce and stage.bucket.debt_max_ms)
+    if waits and not _of(rows, quota_type=str(QuotaType.PRODUCE), outcome="rejected"):
+        missing.append("PRODUCE rejected")
+    return missing
 
 
 def _of(rows: pa.Table, **wanted: object) -> pa.Table:

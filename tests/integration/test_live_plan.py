@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tests.endurance.findings import Findings
 from tests.integration.conftest import HOST
 from tests.integration.live_plan.circle import (
+    LATE_S_MAX,
     USERS,
     Said,
     Trial,
@@ -25,8 +26,8 @@ from kvota.app.cli.main import main
 from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 
-# Two brokers, two runs of 15 s and two plans, where the machine has other work, too.
-pytestmark = pytest.mark.timeout(400)
+# Two brokers, two runs of 15 s, each tried several times, and two plans, where the machine has other work, too.
+pytestmark = pytest.mark.timeout(800)
 LOG4J = Path(__file__).with_name("request_log.log4j2.properties")
 # Of twelve seconds one proves nothing, as where a plan is judged; ``bench/live_plan`` has enough of them.
 TRIAL = Trial(demand=Demand(seconds=15.0, day_s=5.0, gateways=1), capacity=CAPACITY, over_max_s=1)
@@ -51,11 +52,13 @@ class Seen:
         of_record: the plan from the gateway's record, as JSON.
         of_log: from the brokers' request logs.
         under_plan: what came of the second run.
+        late_s: how late the demand came, in the later one of the two runs.
     """
 
     of_record: dict[str, object]
     of_log: dict[str, object]
     under_plan: Findings
+    late_s: float
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +90,14 @@ def seen(kafka: LocalKafka, spark: SparkSession, tmp_path_factory: pytest.TempPa
     place = ["--request-log", str(logs), "--log-zone", "UTC", "--since", shadow.since]
     of_log = recommended(TRIAL, place, folder / "of-log.yaml", kvota)
     under_plan = judged(TRIAL, kafka, folder / "enforced", plan, kvota)
-    return Seen(dict(of_record), dict(of_log), under_plan)
+    (second,) = under_plan.figures["runs"].values()  # type: ignore[attr-defined]
+    late_s = max(shadow.late_s, second["late_s"])
+    return Seen(dict(of_record), dict(of_log), under_plan, late_s)
 
 
 def test_the_plan_holds_when_the_same_tenants_come_again_under_it(seen: Seen) -> None:
+    if seen.late_s > LATE_S_MAX:
+        pytest.skip(f"no demand came in time, the last one up to {seen.late_s} s late")
     assert seen.under_plan.missed == []
 
 

@@ -28,7 +28,7 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack(tmp_path: Path) -> None:
     ):
         kafka.create_topic(topic, replication_factor=2)
         producer = Producer({"bootstrap.servers": gateway.bootstrap_servers})
-        told = producer.list_topics(topic, 30).topics[topic].partitions[0]
+        told = producer.list_topics(topic, 60).topics[topic].partitions[0]
         nearest = next(node for node in told.replicas if node != told.leader)
         consumer = Consumer(
             {
@@ -41,7 +41,7 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack(tmp_path: Path) -> None:
         consumer.subscribe([topic])
         for number in range(RECORDS):
             producer.produce(topic, b"%d" % number)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         received = 0
         end = time.monotonic() + 60
         while received < RECORDS and time.monotonic() < end:

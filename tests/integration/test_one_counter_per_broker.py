@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.integration.brokers_in_step import await_served
 from tests.integration.raw_client import RawClient
 from tests.integration.test_gateway_addresses import batch, leaders, produce_to
 
@@ -50,6 +51,7 @@ def test_all_rows_have_one_node(
 ) -> None:
     name = f"{TOPIC}-{asks}"
     kafka.create_topic(name)
+    await_served(kafka, name)
     topic_id, _leaders = leaders(kafka, name)
     node = kafka.nodes[0]
     bootstrap = int(gateway.bootstrap_servers.split(":")[1])

@@ -48,7 +48,7 @@ def java(folder: Path, main_class: str, *arguments: str) -> subprocess.Completed
         log_stream="SYSTEM_ERR",
         java_options=(*SHORT_LIVED, f"-Djdk.net.hosts.file={hosts}"),
     )
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
 
 
 def test_java_finds_each_node_by_its_name(
@@ -75,7 +75,7 @@ def test_java_finds_each_node_by_its_name(
         tmp_path,
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"),
-        *("--max-messages", str(RECORDS), "--timeout-ms", "30000"),
+        *("--max-messages", str(RECORDS), "--timeout-ms", "60000"),
         *("--command-config", str(properties)),
     )
 
@@ -90,6 +90,6 @@ def test_java_finds_each_node_by_its_name(
 
 def ends_of(kafka: LocalKafka, topic: str) -> list[int]:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": topic})
-    ends = [consumer.get_watermark_offsets(TopicPartition(topic, n), 30)[1] for n in range(3)]
+    ends = [consumer.get_watermark_offsets(TopicPartition(topic, n), 60)[1] for n in range(3)]
     consumer.close()
     return ends

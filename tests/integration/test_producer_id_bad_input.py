@@ -5,6 +5,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from tests.integration.brokers_in_step import await_served
 from tests.integration.raw_client import RawClient
 
 from kvota.app.gateway_process import GatewayProcess, gateway_toml
@@ -67,6 +68,7 @@ def test_what_is_within_the_quota_is_answered_as_by_the_broker(
 ) -> None:
     topic = f"bad-{uuid4().hex[:8]}"
     kafka.create_topic(topic, partitions=1)
+    await_served(kafka, topic)
     for name, records in cases().items():
         by_broker = outcome(kafka.bootstrap_servers, topic, records)
         assert outcome(gateway.bootstrap_servers, topic, records) == by_broker, name
@@ -79,6 +81,7 @@ def test_what_is_beyond_it_is_refused_and_the_gateway_goes_on(
 ) -> None:
     topic = f"bad-{uuid4().hex[:8]}"
     kafka.create_topic(topic, partitions=1)
+    await_served(kafka, topic)
     servers = gateway.bootstrap_servers
     assert outcome(servers, topic, ((0, batch(Of(1))),)) != {(topic, 0): _REFUSED}
     ids = {"two in one partition", "two of one partition", "the highest id"}

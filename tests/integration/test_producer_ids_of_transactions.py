@@ -4,10 +4,12 @@ import asyncio
 import struct
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
@@ -22,6 +24,7 @@ from kafka import TopicPartition as PyPartition
 from kafka.structs import OffsetAndMetadata
 from tests.adversary.frames import frame
 from tests.adversary.wire_client import Lost, WireClient
+from tests.integration.test_producer_ids import refused_so_far
 
 from kvota.app.gateway_process import GatewayProcess, gateway_toml
 from kvota.localkafka import LocalKafka
@@ -42,7 +45,8 @@ _OFFSETS_TOPIC, _OFFSETS_PARTITIONS = "__consumer_offsets", 50
 _ATTEMPTS, _QUOTA = 25, 10
 # Transactions of each client, each of a new producer; a record in each of so many partitions.
 _TRANSACTIONS, _PARTITIONS = 4, 3
-_AT_MOST_S = 90.0
+# What a step of a client may take on a busy machine, and all of them together.
+_AT_MOST_S = 240.0
 _READ_OFFSET = 5
 
 Client = Callable[[str, str, str], None]
@@ -58,6 +62,7 @@ def counting(
         enforce={"PRODUCER_ID": True},
         record="record",
         kafka={"producer.id.quota.window.size.seconds": window_s},
+        http_port=0,
     )
     quotas = f"[[quota]]\nuser_default = true\nproducer_ids_rate = {rate}\n"
     with GatewayProcess(folder, config=config, quotas=quotas) as process:
@@ -90,7 +95,7 @@ class Attacker:
             if self._connection is None:
                 self._connection = await WireClient.to(self._address)
             try:
-                async with asyncio.timeout(3):
+                async with asyncio.timeout(15):
                     return await self._connection.ask(request)
             except Lost:  # it is muted
                 self.leave()
@@ -186,7 +191,13 @@ def test_transactions_without_a_record_bring_no_more_ids_than_the_quota(
         before = await ids_of(kafka, topic)
         errors = [await attacker.begin(key, 0, number) for number in range(_ATTEMPTS)]
         attacker.leave()
-        await asyncio.sleep(0.5)
+        # The markers of what has ended are written behind its answer.
+        end_s = time.monotonic() + 15
+        while key != COMMIT_OFFSETS and time.monotonic() < end_s:
+            if len(await ids_of(kafka, topic) - before) >= _QUOTA:
+                break
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.5)  # nor do more come
         return errors, len(await ids_of(kafka, topic) - before)
 
     with counting(kafka, tmp_path, rate=_QUOTA, window_s=3600) as gateway:
@@ -199,6 +210,18 @@ def test_transactions_without_a_record_bring_no_more_ids_than_the_quota(
     of_outcome = Counter(row["outcome"] for row in recorded)
     assert of_outcome == {"admitted": _QUOTA, "rejected": _ATTEMPTS - _QUOTA}
     assert {(row["api_key"], row["api_version"]) for row in recorded} == {(key, 0)}
+
+
+async def keep_spent(gateway: GatewayProcess, topic: str, while_runs: threading.Thread) -> None:
+    """Spend ids as soon as they may come, until the one client that runs beside this has been refused."""
+    attacker = Attacker(gateway, topic)
+    of_attacker = 0
+    for number in count(_ATTEMPTS):  # the names before are another test's
+        if not while_runs.is_alive() or refused_so_far(gateway) > of_attacker:
+            break
+        error = await attacker.begin(ADD_PARTITIONS, 0, number)
+        of_attacker += error == 14
+    attacker.leave()
 
 
 # ------------------------------------------------------------------ real clients
@@ -231,15 +254,18 @@ def kafka_python(servers: str, topic: str, name: str) -> None:
             bootstrap_servers=servers,
             client_id=name,
             transactional_id=f"{topic}-{name}-{number}",
+            max_block_ms=1_000 * int(_AT_MOST_S),
         )
-        producer.init_transactions()
-        producer.begin_transaction()
-        for partition in range(_PARTITIONS):
-            producer.send(topic, f"{name}{number}.{partition}".encode(), partition=partition)
-        offset = OffsetAndMetadata(_READ_OFFSET + number, "", -1)
-        producer.send_offsets_to_transaction({PyPartition(topic, 0): offset}, name)
-        producer.commit_transaction()
-        producer.close(timeout=5)
+        try:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for partition in range(_PARTITIONS):
+                producer.send(topic, f"{name}{number}.{partition}".encode(), partition=partition)
+            offset = OffsetAndMetadata(_READ_OFFSET + number, "", -1)
+            producer.send_offsets_to_transaction({PyPartition(topic, 0): offset}, name)
+            producer.commit_transaction()
+        finally:
+            producer.close(timeout=5)
 
 
 def aiokafka(servers: str, topic: str, name: str) -> None:
@@ -276,6 +302,7 @@ def java(kafka: LocalKafka, servers: str, topic: str, name: str) -> None:
             ),
             *("--throughput", "-1"),
             *("--producer-props", f"bootstrap.servers={servers}", f"client.id={name}"),
+            f"max.block.ms={1_000 * int(_AT_MOST_S)}",
         )
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_AT_MOST_S, check=False
@@ -317,7 +344,7 @@ def committed_offset(servers: str, group: str, topic: str, partition: int) -> in
 
 # Between clients of today and a broker of 3.9 partitions are added by requests of their own (KIP-890 is younger).
 @pytest.mark.parametrize("cluster", ["kafka", "kafka_3_9"])
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_transactions_that_are_refused_for_a_while_are_committed_once(
     request: pytest.FixtureRequest, tmp_path: Path, cluster: str
 ) -> None:
@@ -329,7 +356,10 @@ def test_transactions_that_are_refused_for_a_while_are_committed_once(
         "aiokafka": aiokafka,
         "java": partial(java, kafka),
     }
+    spent = f"spent-{topic}"
     kafka.create_topic(topic, partitions=_PARTITIONS)
+    kafka.create_topic(spent, partitions=2)
+    with_offsets = clients.keys() - {"java"}
     failed: list[str] = []
 
     def run(name: str, client: Client, servers: str) -> None:
@@ -339,17 +369,24 @@ def test_transactions_that_are_refused_for_a_while_are_committed_once(
             failed.append(f"{name}: {error!r}")
 
     with counting(kafka, tmp_path, rate=2, window_s=2) as gateway:
-        arguments = [(name, client, gateway.bootstrap_servers) for name, client in clients.items()]
-        threads = [threading.Thread(target=run, args=each, daemon=True) for each in arguments]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(_AT_MOST_S)
-            assert not thread.is_alive(), failed
+        threads = {
+            name: threading.Thread(
+                target=run, args=(name, client, gateway.bootstrap_servers), daemon=True
+            )
+            for name, client in clients.items()
+        }
+        # Its processes take so long to start that the others might have spent nothing any more by then.
+        threads["java"].start()
+        asyncio.run(keep_spent(gateway, spent, threads["java"]))
+        for name in with_offsets:
+            threads[name].start()
+        end_s = time.monotonic() + _AT_MOST_S
+        for name, thread in threads.items():
+            thread.join(max(0.0, end_s - time.monotonic()))
+            assert not thread.is_alive(), (name, failed)
         recorded = rows(gateway)
 
     assert not failed
-    with_offsets = clients.keys() - {"java"}
     expected = {
         f"{name}{number}.{record}": 1
         for name in with_offsets

@@ -54,7 +54,8 @@ def memo(user: str = "alice") -> ChargeMemo:
 def recorder(
     servers: str, topic: str, folder: Path | None = None, *, gateway: str = "gw", **limits: float
 ) -> Recorder:
-    bounds = RecordLimits(**{"flush_rows": 1_000, "buffer_rows": 4_000, **limits})  # type: ignore[arg-type]
+    settings = {"flush_rows": 1_000, "buffer_rows": 4_000, "close_timeout_s": 60.0, **limits}
+    bounds = RecordLimits(**settings)  # type: ignore[arg-type]
     clock = SystemClock()
     sender = TopicSender(
         topic, partial(Cluster, [servers]), limits=bounds, key=gateway, clock=clock
@@ -66,6 +67,11 @@ def told(one: Recorder) -> TopicStatus:
     status = one.status().topic
     assert status is not None
     return status
+
+
+def settled(one: Recorder) -> int:
+    """How many rows are in the topic, or will never be."""
+    return told(one).rows_written + told(one).rows_dropped
 
 
 def append(sink: Recorder, rows: int, *, of: ChargeMemo | None = None) -> None:
@@ -111,7 +117,7 @@ def test_rows_of_a_cluster_that_was_away_are_in_the_topic_once_or_counted(
         small = {"flush_rows": 200, "buffer_rows": 1_000, "flush_interval_s": 0.1}
         names = (topic, f"{topic}-alone")
         both, alone = (
-            recorder(kafka.bootstrap_servers, name, folder, **small, close_timeout_s=60.0)
+            recorder(kafka.bootstrap_servers, name, folder, **small)
             for name, folder in zip(names, (tmp_path, None), strict=True)
         )
         for one in (both, alone):
@@ -133,6 +139,8 @@ def test_rows_of_a_cluster_that_was_away_are_in_the_topic_once_or_counted(
         kafka.start_node(1)
         for one in (both, alone):
             until(lambda one=one: told(one).is_up, one.status)  # type: ignore[misc]
+            # What has waited may leave no room for more.
+            until(lambda one=one: settled(one) == appended, one.status)  # type: ignore[misc]
             append(one, 500)
             one.close()
         appended += 500
@@ -187,7 +195,7 @@ def test_a_gateway_sends_its_decisions_around_its_own_quotas_and_shows_how_that_
         producer = Producer({"bootstrap.servers": process.bootstrap_servers, "client.id": "shop"})
         for number in range(50):
             producer.produce(f"{topic}-orders", str(number).encode())
-            producer.flush(30)
+            assert producer.flush(60) == 0
         written = "kvota_record_topic_rows_written_total", ()
         until(lambda: metrics_of(process)[written] >= 50, lambda: process.log)
         shown = metrics_of(process)

@@ -5,6 +5,7 @@ import urllib.request
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from tests.integration.tapped_gateway import tapped_gateway
 
 from kvota.java.find import java_command
@@ -33,7 +34,7 @@ def counted(servers: str, group: str, folder: Path) -> list[str]:
         ],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-3_000:]
@@ -42,13 +43,14 @@ def counted(servers: str, group: str, folder: Path) -> list[str]:
 
 def requests_of(http_url: str) -> dict[str, float]:
     """How many requests of each API the gateway has taken."""
-    with urllib.request.urlopen(f"{http_url}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{http_url}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     beginning = 'kvota_requests_total{api="'
     rows = [line.removeprefix(beginning) for line in lines if line.startswith(beginning)]
     return {row.partition('"')[0]: float(row.rpartition(" ")[2]) for row in rows}
 
 
+@pytest.mark.timeout(600)
 def test_a_streams_group_counts_the_same_through_the_gateway(
     kafka3: LocalKafka, tmp_path: Path
 ) -> None:

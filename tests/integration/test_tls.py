@@ -483,6 +483,9 @@ async def test_quotas_are_imported_by_tls_into_a_gateway_that_runs(
     user, values = QuotaEntity(user="imported"), {"producer_byte_rate": 5e6}
     async with AdminClient(place.kafka.bootstrap_servers) as admin:
         (await admin.alter_client_quotas([ClientQuotaAlteration(user, values)])).all()
+        async with asyncio.timeout(60):  # the broker follows its controller
+            while user not in await admin.describe_client_quotas():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
     jaas = "org.apache.kafka.common.security.scram.ScramLoginModule required "
     config = command_config(
         place,
@@ -525,7 +528,7 @@ async def test_a_gateway_in_front_of_a_listener_with_tls_says_that_it_has_to_be_
         with pytest.raises(UnreachableError):
             async with AdminClient(process.bootstrap_servers):
                 pass
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while "or has TLS, which the gateway speaks to brokers where" not in process.log:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 

@@ -81,10 +81,10 @@ def test_what_is_no_record_of_ours_is_named_by_its_place(kafka: LocalKafka, topi
         {"bootstrap.servers": kafka.bootstrap_servers, "compression.type": "gzip", "linger.ms": 0}
     )
     producer.produce(topic, random.Random(1).randbytes(20) * 50)
-    producer.flush(30)
+    assert producer.flush(60) == 0
     plain = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     plain.produce(topic, None, key=b"k")
-    plain.flush(30)
+    assert plain.flush(60) == 0
     recorded(kafka, topic, rows=10)
     reader = reader_of(kafka, topic)
 

@@ -13,7 +13,7 @@ from kvota.localkafka import LocalKafka
 
 PAGE = (Path(__file__).parents[2] / "docs" / "topics-and-configs.md").read_text()
 # A broker follows its controller.
-_KNOWN_S = 10.0
+_KNOWN_S = 60.0
 
 
 def lines_of(command: str) -> list[str]:
@@ -72,4 +72,6 @@ def test_the_lines_on_configs_do_what_the_page_says(
         "--ip-defaults --delete-config connection_creation_rate",
     ):
         line = f"configs --bootstrap-server 127.0.0.1:9092 --alter {words}"
-        assert run(line, kafka) == 0, words
+        end = time.monotonic() + _KNOWN_S
+        while code := run(line, kafka):
+            assert time.monotonic() < end, (words, code)

@@ -27,6 +27,9 @@ _PASSING = {
     ErrorCode.coordinator_not_available,
     ErrorCode.not_coordinator,
     ErrorCode.concurrent_transactions,
+    # Of a leader that does not know its new partition yet.
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.unknown_topic_or_partition,
 }
 _MINUTE = i32Timedelta.parse(datetime.timedelta(minutes=1))
 
@@ -48,7 +51,7 @@ class Way(NamedTuple):
 
     def ask(self, part: Callable[[Any], Any], key: int, version: int, **fields: object) -> Any:
         """The part of the answer that has its error, when that is none of those that pass by themselves."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while True:
             told = part(self.client.ask(request(key, version, **fields)))
             if told.error_code not in _PASSING or time.monotonic() > end:

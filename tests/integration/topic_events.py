@@ -32,7 +32,7 @@ async def forget(kafka: LocalKafka, topic: str, offset: int = TO_THE_END) -> int
         part = [{"partition_index": 0, "offset": offset}]
         content = {
             "topics": [{"name": topic, "partitions": part}],
-            "timeout": timedelta(seconds=10),
+            "timeout": timedelta(seconds=60),
         }
         answer = await cluster.ask(DELETE_RECORDS, content, to=leader)
     ((deleted,),) = (of_topic.partitions for of_topic in answer.topics)

@@ -29,6 +29,7 @@ from kvota.pipeline.counters import ID_TYPES
 from kvota.pipeline.direct import counter_ids
 from kvota.record import event_parquet
 from kvota.record.compact import compact
+from kvota.record.event_schema import EVENT_SCHEMA
 from kvota.record.found_events import FoundEvents
 from kvota.testing.recorded_traffic import EventRow
 
@@ -46,9 +47,12 @@ def merged(
     write_for_all: WriteEvents,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> FoundEvents:
-    """Restarted gateways' rows in several merged files, in which counters go on, and some that are not merged."""
-    folder = tmp_path_factory.mktemp("merged")
-    rows, left = recorded_rows[:-UNMERGED_ROWS], recorded_rows[-UNMERGED_ROWS:]
+    return record_of(recorded_rows, tmp_path_factory.mktemp("merged"), write_for_all)
+
+
+def record_of(every: list[EventRow], folder: Path, write_for_all: WriteEvents) -> FoundEvents:
+    """Write restarted gateways' rows in several merged files, in which counters go on, and some that are not merged."""
+    rows, left = every[:-UNMERGED_ROWS], every[-UNMERGED_ROWS:]
     length = -(-len(rows) // MERGED_FILES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(event_parquet, "_MERGED_GROUP_ROWS", 512)
@@ -119,6 +123,42 @@ def test_the_law_is_the_same(spark: SparkSession, merged: FoundEvents) -> None:
     assert law(ours) == law(shuffled)
     assert law(ours).holds
     assert content(replay_rows(ours)) == content(replay_rows(shuffled))
+
+
+def test_request_time_is_the_same(
+    spark: SparkSession,
+    recorded_rows: list[EventRow],
+    write_for_all: WriteEvents,
+    tmp_path: Path,
+) -> None:
+    rows = [as_request_time(row) for row in recorded_rows]
+    found = record_of(rows, tmp_path, write_for_all)
+    used = chunks_of_files(spark, found, "user", further=USAGE_COLUMNS)
+    charged = chunks_of_files(spark, found, further=LAW_COLUMNS)
+
+    totals = [content(usage_total(one)) for one in both_ways(used, tasks=3)]
+    replays = [content(replay(one, Factors([0.5, 2.0]))) for one in both_ways(charged, tasks=2)]
+    judged = [law(one) for one in both_ways(charged, tasks=2)]
+
+    assert totals[0] == totals[1]
+    assert replays[0] == replays[1]
+    assert judged[0] == judged[1]
+    of_replay = replay(charged, Factors([0.5, 2.0]))
+    assert of_replay.where("quota_type = 'REQUEST' and throttle_ms_sum > 0").count()
+    assert any("REQUEST" in line for line in totals[0])
+
+
+def as_request_time(row: EventRow) -> EventRow:
+    """Every second Fetch becomes some request time: what it is charged, and held to, is as if bytes were percents."""
+    seq, kind, value, limit = (
+        EVENT_SCHEMA.get_field_index(name) for name in ("seq", "quota_type", "value", "limit")
+    )
+    if row[kind] != "FETCH" or row[seq] % 2:
+        return row
+    changed = list(row)
+    changed[kind], changed[value] = "REQUEST", row[value] / 100
+    changed[limit] = None if row[limit] is None else row[limit] / 100
+    return tuple(changed)
 
 
 def test_usage_is_the_same_in_all_and_of_a_few(spark: SparkSession, merged: FoundEvents) -> None:

@@ -206,9 +206,21 @@ class Ingest:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """All of it at once: Python, the JVM, its workers."""
+        """Python and the JVM at once; Spark's workers have a group of their own, and may write until they miss the JVM."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+    def until_workers_are_gone(self) -> None:
+        """Wait for them behind ``kill``."""
+        end = time.monotonic() + SEEN_S
+        while str(self.process.pid) in self._sessions():
+            assert time.monotonic() < end, self._log.read_text()
+            time.sleep(0.05)
+
+    @staticmethod
+    def _sessions() -> list[str]:
+        shown = subprocess.run(["ps", "-eo", "sid="], capture_output=True, text=True, check=True)
+        return shown.stdout.split()
 
 
 @pytest.mark.usefixtures("spark")
@@ -219,6 +231,7 @@ def test_each_decision_is_there_once_after_kills_at_random_moments(
     rows = list(RecordedTraffic(9, run_id="run-1", enforced=True).rows(400 * (KILLS + 1)))
     rng = random.Random(KILLS)
     places = ("--events", folder, "--into", into)
+    killed = []
     for number in range(KILLS):
         of_round = rows[400 * number : 400 * (number + 1)]
         put(folder, of_round[:50])
@@ -233,7 +246,10 @@ def test_each_decision_is_there_once_after_kills_at_random_moments(
                     time.sleep(0.05)
         finally:
             ingest.kill()
+        killed.append(ingest)
     put(folder, rows[400 * KILLS :])
+    for ingest in killed:
+        ingest.until_workers_are_gone()  # what they write behind the last ingest's begin is the next one's to remove
 
     assert main(["ingest", *map(str, places), *MASTER]) == 0
 

@@ -98,8 +98,8 @@ INTERRUPTED = """
 import sys
 from kvota.pipeline import session
 from kvota.pipeline.class_archive import class_archive
-print("starting", flush=True)
 try:
+    print("starting", flush=True)
     session("local[1]", short=True, settings={"spark.kvota.test": sys.argv[1]})
 except KeyboardInterrupt:
     print("interrupted")

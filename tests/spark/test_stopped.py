@@ -23,7 +23,7 @@ from kvota.pipeline.kernel_parts import PARTS
 from kvota.pipeline.kernels.kept_code import missing
 from kvota.testing.recorded_traffic import EventRow, RecordedTraffic
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 WriteEvents = Callable[..., Path]
 STOPS = int(os.environ.get("KVOTA_STOPS", "2"))
@@ -52,6 +52,14 @@ def start(folder: Path, mark: Path, *options: str) -> "subprocess.Popen[str]":
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def wait_until_it_is_at_work(process: "subprocess.Popen[str]") -> None:
+    """Until it has loaded what only the command itself loads: a signal before that may meet Python as it starts."""
+    while process.poll() is None:
+        if b"pyarrow" in Path(f"/proc/{process.pid}/maps").read_bytes():
+            return
+        time.sleep(0.01)
 
 
 def without_progress(said: str) -> list[str]:
@@ -92,7 +100,7 @@ def undisturbed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Undis
     for _ in range(2 if missing(PARTS) else 1):
         began = time.monotonic()
         process = start(folder, tmp_path_factory.mktemp("undisturbed"))
-        printed, said = process.communicate(timeout=200)
+        printed, said = process.communicate(timeout=600)
         assert process.returncode == 0
     return Undisturbed(printed, without_progress(said), time.monotonic() - began)
 
@@ -102,10 +110,11 @@ def test_ctrl_c_leaves_one_word_and_no_jvm(
     moment: float, folder: Path, undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
     process = start(folder, tmp_path)
-    time.sleep(0.2 + moment * undisturbed.length_s)
+    wait_until_it_is_at_work(process)
+    time.sleep(moment * undisturbed.length_s)
 
     process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=120)
+    out, said = process.communicate(timeout=600)
 
     words = without_progress(said)
     if process.returncode == 130:
@@ -137,7 +146,7 @@ def test_kill_9_leaves_the_record_and_no_jvm(
     assert contents(folder) == before
     left = contents(table)
     again = start(folder, tmp_path, "--save", str(table))
-    assert again.communicate(timeout=200)[0] == undisturbed.printed
+    assert again.communicate(timeout=600)[0] == undisturbed.printed
     assert left == OLD_TABLE or rows_in(left) == rows_in(contents(table))
     assert rows_in(contents(table))
     assert [path.name for path in table.parent.iterdir()] == ["table"]
@@ -191,7 +200,7 @@ def test_a_full_disk_is_named_with_what_to_do(write_for_all: WriteEvents, tmp_pa
     before = contents(folder)
     with small_disks(tmp_path, 1, 40_960) as (disk,):
         process = start(folder, tmp_path, "--conf", f"spark.local.dir={disk}")
-        printed, said = process.communicate(timeout=200)
+        printed, said = process.communicate(timeout=600)
 
         line = without_progress(said)[-1]
         assert (process.returncode, printed) == (3, "")
@@ -207,7 +216,7 @@ def test_a_folder_that_may_not_be_written_is_named(folder: Path, tmp_path: Path)
     with small_disks(tmp_path, 1, 40_960) as (disk,):
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         process = start(folder, tmp_path, "--conf", f"spark.local.dir={disk}")
-        printed, said = process.communicate(timeout=200)
+        printed, said = process.communicate(timeout=600)
 
     assert (process.returncode, printed) == (3, "")
     assert f"cannot write to {disk} (Read-only file system)" in without_progress(said)[-1]

@@ -17,6 +17,9 @@ from kvota.wire.error_code import ErrorCode
 # The leader has just changed, or is about to: whoever is asked next may know.
 _ELSEWHERE = frozenset({int(ErrorCode.LEADER_NOT_AVAILABLE), 6, 9, 74, 75, 76, 78})
 
+# Said by a leader, not by who names it: it is behind, has not read of its new partition yet.
+_NOT_YET = _ELSEWHERE | {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+
 What = Callable[[TopicPartition], str]
 
 
@@ -44,6 +47,9 @@ async def ask_leaders(
     failures = 0
     while waiting:
         by_leader, errors_now = await _leaders(waiting, what, asker, deadline)
+        again = {
+            key: error for key, error in errors_now.items() if _is_elsewhere(error, _ELSEWHERE)
+        }
         parts = await asyncio.gather(
             *(
                 carry_out(operation_of(leader), keys, asker, deadline)
@@ -56,8 +62,10 @@ async def ask_leaders(
                 raise part
             values |= part.values
             errors_now |= part.errors
+            again |= {
+                key: error for key, error in part.errors.items() if _is_elsewhere(error, _NOT_YET)
+            }
         failures += 1
-        again = {key: error for key, error in errors_now.items() if _is_elsewhere(error)}
         if any(_is_lost(error) for error in again.values()):
             await asker.look_again(deadline)
         if again and not await deadline.sleep(asker.patience.backoff_s(failures, asker.chance)):
@@ -96,8 +104,8 @@ async def _leaders(
     return by_leader, errors
 
 
-def _is_elsewhere(error: KvotaError) -> bool:
-    return _is_lost(error) or (isinstance(error, BrokerError) and error.code in _ELSEWHERE)
+def _is_elsewhere(error: KvotaError, codes: Collection[int]) -> bool:
+    return _is_lost(error) or (isinstance(error, BrokerError) and error.code in codes)
 
 
 def _is_lost(error: KvotaError) -> bool:

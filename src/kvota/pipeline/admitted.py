@@ -192,7 +192,7 @@ def replayed_parts(parts: Iterator[Rows], planned: Planned) -> Iterator[tuple[Ro
 
 def _replay_of(planned: Planned) -> Callable[[Rows], Found]:
     own = np.zeros((k.STATE_INTS, 1), np.int64)
-    doubles = np.zeros(k.STATE_DOUBLES)
+    tokens = np.zeros(1)
     ring = [np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)]
     last = np.zeros(k.PROOFS)
     mode = grid_sums.BACKLOG if planned.loop == "backlog" else grid_sums.OPEN
@@ -225,7 +225,7 @@ def _replay_of(planned: Planned) -> Callable[[Rows], Found]:
             mode,
             planned.from_us,
             own,
-            doubles,
+            tokens,
             *ring,
             found,
             admitted_ms,

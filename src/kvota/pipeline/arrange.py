@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kvota.files.command_name import called
 from kvota.model.quota_type import CLUSTER_NODE_ID
 from kvota.model.tags import CLIENT_ID_TAG, USER_TAG
 from kvota.pipeline import chunk_schema as s
@@ -97,7 +98,7 @@ def arranged(every: Events, packing_: Packing) -> Arranged | None:
         packing_: what is wanted of them.
 
     Raises:
-        KeyError: a row is of a run that ``Packing.runs`` does not name.
+        RuntimeError: a row is of a run that ``Packing.runs`` does not name.
     """
     found = _named(every, packing_)
     if found is None:
@@ -269,7 +270,12 @@ def _runs(
     rank, complete = ranks.ravel()[pair], completes.ravel()[pair]
     if rank.min() < 0:
         row = int(rank.argmin())
-        raise KeyError((names[gateway.codes[row]], run_ids[run_id.codes[row]]))
+        name, run = names[gateway.codes[row]], run_ids[run_id.codes[row]]
+        msg = (
+            f"a row is of run {run!r} of gateway {name!r}, which no file's footer names. "
+            f"{called()} record check names the file; remove it, or restore it"
+        )
+        raise RuntimeError(msg)
     return rank, complete
 
 

@@ -1,13 +1,10 @@
 """Brings the charges of each counter together, packed: what replay, law and usage are made from."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (everybody's name for it)
 
@@ -16,38 +13,22 @@ from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import rows_done
 from kvota.pipeline.any_session import chunk_rows_max, numbered_tasks, parallelism
 from kvota.pipeline.arrow_columns import spark_ddl
-from kvota.pipeline.event_columns import Events
 from kvota.pipeline.events import hadoop_pattern
-from kvota.pipeline.pack import pack
-from kvota.pipeline.packing_choice import COLUMN_TYPES, TEXTS, Packing
+from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.ranged import Ranged, counted, ranged
-from kvota.pipeline.row_groups import FILE_CHANGED, GroupFile, unreadable
 from kvota.pipeline.seconds import Seconds, of_whole_counters, sums_of_rows
 from kvota.pipeline.unpack import Rows, unpack
+from kvota.pipeline.whole_files import content_packer, file_packer, table_packer, task_list
 from kvota.record.event_file import EventFile
 from kvota.record.found_events import FoundEvents
 from kvota.record.period import ALWAYS, Period
 from kvota.record.runs import Run, joined_runs
-from kvota.record.valid_texts import refuse_fewer_rows, refuse_invalid_texts, refuse_nameless_runs
 
 Batches = Iterator[pa.RecordBatch]
-
-# So many rows are packed at once: about 350 MB of a worker's memory, most of it for a moment only.
-_ROWS_AT_ONCE = 1 << 20
 
 # A task for so many rows, and at least two per core: the last one to end is then a short one.
 _ROWS_PER_TASK = 2_000_000
 _TASKS_PER_CORE = 2
-
-_TASKS = pa.schema(
-    [
-        ("task", pa.int32()),
-        ("path", pa.string()),
-        ("size_bytes", pa.int64()),
-        ("modified_ns", pa.int64()),
-    ]
-)
-
 
 _FOUND = pa.schema([("rows", pa.int64())])
 
@@ -275,7 +256,7 @@ def _read_by_workers(
 ) -> DataFrame:
     """Have workers open the files, each some of them."""
     reading = max(1, min(tasks, len(files)))
-    packer = _file_packer(_task_list(files, reading), packing, rows_done.folder_of(spark))
+    packer = file_packer(task_list(files, reading), packing, rows_done.folder_of(spark))
     return numbered_tasks(spark, reading).mapInArrow(packer, spark_ddl(s.CHUNK))
 
 
@@ -290,8 +271,7 @@ def _contents(spark: SparkSession, files: Iterable[EventFile]) -> DataFrame:
 
 def _content_chunks(contents: DataFrame, files: Iterable[EventFile], packing: Packing) -> DataFrame:
     """Hand the bytes of files to the workers."""
-    known = {file.uri: (file.size_bytes, file.modified_ns // 1_000_000) for file in files}
-    return contents.mapInArrow(_content_packer(packing, known), spark_ddl(s.CHUNK))
+    return contents.mapInArrow(content_packer(files, packing), spark_ddl(s.CHUNK))
 
 
 def chunks_of_table(
@@ -319,7 +299,7 @@ def chunks_of_table(
 
     def packed(how: Packing) -> DataFrame:
         here = [F.col(name) for name in how.columns() if name in events.columns]
-        chunks = events.select(*here).mapInArrow(_table_packer(how), spark_ddl(s.CHUNK))
+        chunks = events.select(*here).mapInArrow(table_packer(how), spark_ddl(s.CHUNK))
         return _together(chunks, tasks)
 
     return Chunks(packed(packing), by, runs, sums=_sums(packed, packing))
@@ -360,25 +340,6 @@ def _together(packed: DataFrame, tasks: int) -> DataFrame:
     return identified.repartition(tasks, "counter_id").sortWithinPartitions("counter_id", "first")
 
 
-def _task_list(files: Iterable[EventFile], tasks: int) -> pa.Buffer:
-    """Share the files out, runs kept together and each task about as many rows; of 100,000 files 1 MB."""
-    ordered = sorted(files, key=lambda file: (file.runs, str(file.path)))
-    total = max(1, sum(file.rows for file in ordered))
-    before = 0
-    rows: list[tuple[Any, ...]] = []
-    for file in ordered:
-        task = min(before * tasks // total, tasks - 1)
-        rows.append((task, str(file.path), file.size_bytes, file.modified_ns))
-        before += file.rows
-    columns = [[row[place] for row in rows] for place in range(len(_TASKS))]
-    arrays = [pa.array(column, part.type) for column, part in zip(columns, _TASKS, strict=True)]
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, _TASKS, options=options) as stream:
-        stream.write_table(pa.Table.from_arrays(arrays, schema=_TASKS))
-    return sink.getvalue()
-
-
 def _runs_of_table(events: DataFrame) -> tuple[Run, ...]:
     """Return the runs in a table; a bounded result: one row per start of a gateway."""
     named = events.withColumns(
@@ -388,100 +349,3 @@ def _runs_of_table(events: DataFrame) -> tuple[Run, ...]:
         F.min("seq"), F.max("seq"), F.count("*"), F.min("ts_us"), F.max("ts_us")
     )
     return joined_runs(Run(*row) for row in found.collect())
-
-
-def _file_packer(listed: pa.Buffer, packing: Packing, folder: str) -> Callable[[Batches], Batches]:
-    # As bytes: not every version of what sends functions to workers can send a buffer.
-    content = listed.to_pybytes()
-
-    def tables(batches: Batches) -> Iterator[pa.Table]:
-        files = pa.ipc.open_stream(content).read_all()
-        for batch in batches:
-            here = files.filter(pc.is_in(files["task"], batch.column(0).cast(pa.int32())))
-            for table in _tables(here, packing.columns()):
-                yield table
-                rows_done.count(folder, "read", table.num_rows)
-
-    def stage(batches: Batches) -> Batches:
-        yield from _packed(tables(batches), packing)
-
-    return stage
-
-
-def _table_packer(packing: Packing) -> Callable[[Batches], Batches]:
-    def stage(batches: Batches) -> Batches:
-        yield from _packed((pa.Table.from_batches([batch]) for batch in batches), packing)
-
-    return stage
-
-
-def _packed(tables: Iterable[pa.Table], packing: Packing) -> Batches:
-    """Pack tables, small ones together."""
-    waiting: list[pa.Table] = []
-    rows = 0
-    for table in tables:
-        if rows and rows + table.num_rows > _ROWS_AT_ONCE:
-            yield from _packed_at_once(waiting, packing)
-            waiting, rows = [], 0
-        waiting.append(table)
-        rows += table.num_rows
-    if waiting:
-        yield from _packed_at_once(waiting, packing)
-
-
-def _packed_at_once(tables: list[pa.Table], packing: Packing) -> Batches:
-    chunks = pack(Events(pa.concat_tables(tables, promote_options="default")), packing)
-    tables.clear()
-    if chunks is not None:
-        yield chunks
-
-
-def _content_packer(
-    packing: Packing, known: Mapping[str, tuple[int, int]]
-) -> Callable[[Batches], Batches]:
-    def tables(batches: Batches) -> Iterator[pa.Table]:
-        for batch in batches:
-            for path, length, ms, content in zip(*batch.columns, strict=True):
-                if (length.as_py(), ms.as_py()) != known.get(path.as_py()):
-                    msg = f"{FILE_CHANGED}: {path} is another one now"
-                    raise RuntimeError(msg)
-                yield from _tables_in(pa.BufferReader(content.as_buffer()), packing.columns())
-
-    def stage(batches: Batches) -> Batches:
-        yield from _packed(tables(batches), packing)
-
-    return stage
-
-
-def _tables(files: pa.Table, columns: list[str]) -> Iterator[pa.Table]:
-    for row in files.to_pylist():
-        yield from _tables_of(row, columns)
-
-
-def _tables_of(row: dict[str, Any], columns: list[str]) -> Iterator[pa.Table]:
-    """Read one file of this machine."""
-    file = GroupFile(row["path"], row["size_bytes"], row["modified_ns"])
-    file.refuse_another()
-    try:
-        yield from _tables_in(file.path, columns)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise unreadable(file, error) from error
-
-
-def _tables_in(source: str | pa.NativeFile, columns: list[str]) -> Iterator[pa.Table]:
-    """Read one file in tables of bounded size; texts stay codes and a dictionary."""
-    footer = pq.read_metadata(source)
-    texts = [name for name in footer.schema.names if name in TEXTS]
-    with pq.ParquetFile(
-        source, metadata=footer, read_dictionary=texts, page_checksum_verification=True
-    ) as file:
-        here = [name for name in columns if name in file.schema_arrow.names]
-        rows = 0
-        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=here, use_threads=False):
-            refuse_invalid_texts(batch)
-            refuse_nameless_runs(batch)
-            rows += batch.num_rows
-            yield pa.Table.from_batches([batch]).cast(
-                pa.schema([(n, COLUMN_TYPES[n]) for n in here])
-            )
-        refuse_fewer_rows(rows, footer.num_rows)

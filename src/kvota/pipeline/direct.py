@@ -18,7 +18,7 @@ from kvota.pipeline.arrange import Arranged, Counters, arranged, grouped, wanted
 from kvota.pipeline.arrow_columns import Array
 from kvota.pipeline.event_columns import Events
 from kvota.pipeline.kernels.counter_hash import SEED, hash_ints, hash_texts
-from kvota.pipeline.key_ranges import Cut, Key, KeyRange, RowGroup, after, cut
+from kvota.pipeline.key_ranges import Cut, Key, KeyRange, Room, RowGroup, after, cut
 from kvota.pipeline.pack import gathered, pack
 from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.row_groups import KEPT_BYTES_MAX, GroupReader, joined
@@ -69,11 +69,12 @@ def cut_for_tasks(groups: Sequence[RowGroup], tasks: int, rows: int) -> Cut | No
     total = sum(group.rows for group in groups)
     if not groups:
         return Cut(tasks=((),), large=())
+    room = Room(begun_max=_BEGUN_MAX, open_max=_OPEN_MAX, kept_bytes_max=KEPT_BYTES_MAX)
     for fewer in (tasks, tasks // 2):
         if not fewer:
             break
         at_once = min(_ROWS_AT_ONCE, max(_ROWS_AT_ONCE_MIN, total // (fewer * _RANGES_PER_TASK)))
-        found = cut(groups, fewer, rows_at_once=at_once, begun_max=_BEGUN_MAX, open_max=_OPEN_MAX)
+        found = cut(groups, fewer, rows_at_once=at_once, room=room)
         shuffled = sum(one.rows_begun for one in found.large)
         pays = (
             found.rows_read(KEPT_BYTES_MAX) <= _READ_MAX * rows

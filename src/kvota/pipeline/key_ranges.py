@@ -116,6 +116,11 @@ class KeyRange:
         return sum(group.rows for group in self.groups if group.first >= self.start)
 
     @property
+    def is_between_names(self) -> bool:
+        """Return whether no group begins in the range, and its ends are of two names."""
+        return not self.rows_begun and self.end is not None and self.start[:2] != self.end[:2]
+
+    @property
     def rows_open(self) -> int:
         """Return how many rows all its groups have."""
         return sum(group.rows for group in self.groups)
@@ -171,30 +176,56 @@ class Cut:
         return of_tasks + _rows_of(self.large)
 
 
-def cut(
-    groups: Iterable[RowGroup], tasks: int, *, rows_at_once: int, begun_max: int, open_max: int
-) -> Cut:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What there is room for in the memory of a task.
+
+    Attributes:
+        begun_max: no range for a task begins more rows.
+        open_max: nor has one groups of more rows.
+        kept_bytes_max: a task keeps groups for later ranges up to so much memory.
+    """
+
+    begun_max: int
+    open_max: int
+    kept_bytes_max: int
+
+    def is_for(self, part: KeyRange) -> bool:
+        """Return whether a part of a range is for a task."""
+        if part.is_streamed:
+            kept = sum(group.rows for group in part.groups if group.reaches(after(part.start)))
+            has_few_counters = all(0 < group.passes <= _PASSES_MAX for group in part.groups)
+            return kept <= self.open_max and has_few_counters
+        # Of the groups that begin before it about half of the rows are in it. Where none begins in it, between two names,
+        # mostly little is there; nobody knows, but who reads it cuts it should it be too much, while groups are kept.
+        before = (part.rows_open - part.rows_begun) // 2
+        kept_bytes = sum(group.kept_bytes for group in part.groups)
+        if part.is_between_names and kept_bytes <= self.kept_bytes_max:
+            before = 0
+        return part.rows_begun + before <= self.begun_max and part.rows_open <= self.open_max
+
+
+def cut(groups: Iterable[RowGroup], tasks: int, *, rows_at_once: int, room: Room) -> Cut:
     """Cut a record.
 
     Args:
         groups: of all files.
         tasks: so many at most.
         rows_at_once: about so many rows are in a range.
-        begun_max: no range for a task begins more rows.
-        open_max: nor has one groups of more rows.
+        room: that a task has.
     """
     small: list[KeyRange] = []
     large: list[KeyRange] = []
     for one in _ranges(groups, rows_at_once):
-        if one.rows_begun <= begun_max and one.rows_open <= open_max:
+        if one.rows_begun <= room.begun_max and one.rows_open <= room.open_max:
             small.append(one)
             continue
-        for part in _split(one, begun_max, open_max):
-            (small if _has_room(part, begun_max, open_max) else large).append(part)
+        for part in _split(one, room):
+            (small if room.is_for(part) else large).append(part)
     return Cut(tuple(_shared(small, tasks)), tuple(large))
 
 
-def _split(one: KeyRange, begun_max: int, open_max: int) -> Iterator[KeyRange]:
+def _split(one: KeyRange, room: Room) -> Iterator[KeyRange]:
     """Yield a range in parts: single keys, to be streamed, while what is behind them has no room.
 
     Many rows of one name are those of several brokers, and groups tell of which. What lies between two keys that are
@@ -204,10 +235,10 @@ def _split(one: KeyRange, begun_max: int, open_max: int) -> Iterator[KeyRange]:
     for key in one.single_keys()[:_KEYS_SPLIT_MAX]:
         if rest is None:
             break
-        if rest is not one and _has_room(rest, begun_max, open_max):
+        if rest is not one and room.is_for(rest):
             break
         single = KeyRange(key, after(key), rest.until(after(key)).groups, is_streamed=True)
-        if not _has_room(single, begun_max, open_max):
+        if not room.is_for(single):
             break
         if rest.start < key:
             yield rest.until(key)
@@ -215,16 +246,6 @@ def _split(one: KeyRange, begun_max: int, open_max: int) -> Iterator[KeyRange]:
         rest = rest.behind(after(key))
     if rest is not None:
         yield rest
-
-
-def _has_room(part: KeyRange, begun_max: int, open_max: int) -> bool:
-    """Return whether a part of a range is for a task."""
-    if part.is_streamed:
-        kept = sum(group.rows for group in part.groups if group.reaches(after(part.start)))
-        return kept <= open_max and all(0 < group.passes <= _PASSES_MAX for group in part.groups)
-    # Of the groups that begin before it about half of the rows are in it.
-    rows = part.rows_begun + (part.rows_open - part.rows_begun) // 2
-    return rows <= begun_max and part.rows_open <= open_max
 
 
 def _ranges(groups: Iterable[RowGroup], rows_at_once: int) -> list[KeyRange]:

@@ -1,7 +1,6 @@
 """The files of a merged record, to be worked off range by range where that pays."""
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from kvota.files.threads import in_threads
 from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import rows_done
 from kvota.pipeline.any_session import numbered_tasks
@@ -135,10 +135,11 @@ def ranged(files: Iterable[EventFile], packing: Packing, tasks: int) -> Ranged |
     if not total or unmerged > _UNMERGED_MAX * total:
         return None
     try:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            found = pool.map(lambda item: groups_of(item[0], item[1], packing), enumerate(ordered))
-            groups = tuple(chain.from_iterable(found))
-    except (OSError, pa.ArrowException):  # it has gone: the workers will say so
+        numbered = list(enumerate(ordered))
+        found = in_threads(lambda item: groups_of(item[0], item[1], packing), numbered, _THREADS)
+        groups = tuple(chain.from_iterable(found))
+    # It has gone, or a text of its statistics is damaged: the workers will say so.
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
         return None
     return Ranged(tuple(group_file(file, packing) for file in ordered), groups, packing, tasks)
 

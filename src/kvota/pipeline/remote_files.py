@@ -4,7 +4,6 @@ Listing and footers go through the driver's JVM, without a Spark job.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -14,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from kvota.files.threads import in_threads
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.pipeline.any_session import refuse_connect
 from kvota.record.event_file import BadInput, EventFile, NoEventsError, read_footer
@@ -61,11 +61,10 @@ class _Remote:
         self._sizes: dict[str, tuple[int, int]] = {}
 
     def find(self, uris: Sequence[str]) -> FoundEvents:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            return find_all(
-                lambda: list(dict.fromkeys(uri for root in uris for uri in self._listed(root))),
-                lambda files: pool.map(self._look_at, files),
-            )
+        return find_all(
+            lambda: list(dict.fromkeys(uri for root in uris for uri in self._listed(root))),
+            lambda files: in_threads(self._look_at, files, _THREADS),
+        )
 
     def _listed(self, root: str) -> Iterator[str]:
         """Yield the Parquet files in a folder, or the one file."""

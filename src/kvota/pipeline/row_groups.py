@@ -6,6 +6,7 @@ which keys a group's rows lie, and which columns have one value in all of them.
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -175,7 +176,7 @@ def _is_in_order(footer: pq.FileMetaData, columns: Sequence[str]) -> bool:
 
 def _kept_bytes(group: pq.RowGroupMetaData, wanted: Sequence[str], *, is_compacted: bool) -> int:
     """Return about how much memory the rows of a group take: numbers and codes of texts, and the texts."""
-    same = _same(group, wanted) if is_compacted else {}
+    same = same_in_all_rows(group, wanted) if is_compacted else {}
     size_bytes = 0
     for place in range(group.num_columns):
         column = group.column(place)
@@ -309,7 +310,11 @@ class GroupReader:
                 page_checksum_verification=True,
             ) as source:
                 wanted = [name for name in self.packing.columns() if name in footer.schema.names]
-                same = _same(footer.row_group(group.group), wanted) if file.is_compacted else {}
+                same = (
+                    same_in_all_rows(footer.row_group(group.group), wanted)
+                    if file.is_compacted
+                    else {}
+                )
                 here = [name for name in wanted if name not in same]
                 table = source.read_row_group(group.group, columns=here, use_threads=False)
             refuse_invalid_texts(table)
@@ -370,7 +375,9 @@ class GroupReader:
 
     def events_of(self, group: RowGroup, one: KeyRange, names: Names) -> Events:
         """Return the events of one counter of a range; a group of which the footer says that it has none is not read."""
-        same = _same(self._footer(group).row_group(group.group), [name for name, _ in names])
+        same = same_in_all_rows(
+            self._footer(group).row_group(group.group), [name for name, _ in names]
+        )
         if any(name in same and (same[name] or type(value)()) != value for name, value in names):
             return Events(pa.table({}))
         events = self.events_in(group, one)
@@ -406,20 +413,25 @@ def unreadable(file: GroupFile, error: Exception) -> RuntimeError:
     return RuntimeError(f"{file.path}: its rows cannot be read ({reason}){advice}")
 
 
-def _same(group: pq.RowGroupMetaData, wanted: Sequence[str]) -> dict[str, Value]:
+def same_in_all_rows(group: pq.RowGroupMetaData, wanted: Sequence[str]) -> dict[str, Value]:
     """Return the columns with one value in all rows, as the footer has it."""
     same: dict[str, Value] = {}
     for place in range(group.num_columns):
         column = group.column(place)
-        name, statistics = column.path_in_schema, column.statistics
-        if name not in wanted or statistics is None or not statistics.has_null_count:
+        name = column.path_in_schema
+        if name not in wanted:
+            continue
+        statistics = column.statistics
+        if statistics is None or not statistics.has_null_count:
             continue
         if statistics.null_count == group.num_rows:
             same[name] = None
         elif name in _VARYING or statistics.null_count or not statistics.has_min_max:
             continue
-        elif statistics.min == statistics.max:
-            same[name] = statistics.min
+        else:
+            with suppress(UnicodeDecodeError):  # of a damaged text: the rows are looked at
+                if statistics.min == statistics.max:
+                    same[name] = statistics.min
     return same
 
 

@@ -1,7 +1,6 @@
 """Reads a record to the last byte, and says what is not as it should be."""
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kvota.files.threads import in_threads
 from kvota.record.event_file import BadInput, EventFile, runs_in_table
 from kvota.record.event_schema import EVENT_SCHEMA
 from kvota.record.found_events import FoundEvents
@@ -27,6 +27,8 @@ _TEXTS = [
     for name, kind in zip(EVENT_SCHEMA.names, EVENT_SCHEMA.types, strict=True)
     if kind == pa.string()
 ]
+
+_NEVER_NULL = [field.name for field in EVENT_SCHEMA if not field.nullable]
 
 # What is looked at of each row; the last two are none below 0.
 _COUNTS = ("samples", "sample_ms")
@@ -96,16 +98,15 @@ def check(
     bad = list(found.bad)
     rows = 0
     has_changed = False
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for file, seen in zip(found.files, pool.map(_read, found.files), strict=True):
-            on_file(file)
-            if isinstance(seen, BadInput):
-                bad.append(seen)
-                has_changed = has_changed or not _is_there(file)
-                continue
-            rows += file.rows
-            for key, ranges in seen.items():
-                spans.setdefault(key, []).append(ranges)
+    for file, seen in zip(found.files, in_threads(_read, found.files, _THREADS), strict=True):
+        on_file(file)
+        if isinstance(seen, BadInput):
+            bad.append(seen)
+            has_changed = has_changed or not file.is_unchanged()
+            continue
+        rows += file.rows
+        for key, ranges in seen.items():
+            spans.setdefault(key, []).append(ranges)
     gaps: list[Gap] = []
     missing = repeated = 0
     beside: dict[tuple[str, str], list[tuple[int, int]]] = {}
@@ -122,19 +123,11 @@ def check(
     )
 
 
-def _is_there(file: EventFile) -> bool:
-    """Return whether a file is the one that was looked at."""
-    try:
-        status = file.path.stat()
-    except FileNotFoundError:
-        return False
-    return (status.st_size, status.st_mtime_ns) == (file.size_bytes, file.modified_ns)
-
-
 def _read(file: EventFile) -> dict[tuple[str, str], _Array] | BadInput:
     """Return the seqs of each run as ranges, or what is wrong with the file."""
     texts = ["gateway", "run_id"]
     parts = []
+    with_nulls: set[str] = set()
     try:
         footer = pq.read_metadata(file.path)
         here = [name for name in footer.schema.names if name in _TEXTS]
@@ -142,18 +135,20 @@ def _read(file: EventFile) -> dict[tuple[str, str], _Array] | BadInput:
             file.path, metadata=footer, read_dictionary=here, page_checksum_verification=True
         ) as source:
             kept = [name for name in _KEPT if name in footer.schema.names]
+            never_null = [name for name in _NEVER_NULL if name in footer.schema.names]
             for batch in source.iter_batches(use_threads=False):
                 refuse_invalid_texts(batch)
+                with_nulls.update(name for name in never_null if batch[name].null_count)
                 parts.append(batch.select(kept))  # all columns are read, and these few kept
         refuse_fewer_rows(sum(part.num_rows for part in parts), footer.num_rows)
     except (pa.ArrowException, OSError) as error:
         return BadInput(file.path, f"its rows cannot be read ({error})")
     if not parts:
         return {}
+    if with_nulls:
+        first = min(with_nulls, key=_NEVER_NULL.index)
+        return BadInput(file.path, f"column {first} has nulls")
     names = pa.Table.from_batches(parts)
-    nulls = [name for name in kept if names[name].null_count]
-    if nulls:
-        return BadInput(file.path, f"column {nulls[0]} has nulls")
     if joined_runs(runs_in_table(names)) != joined_runs(file.runs):
         return BadInput(file.path, "its rows are not those that its footer names")
     odd = _odd(names)
@@ -197,7 +192,8 @@ def _ranges(names: pa.Table, texts: list[str]) -> dict[tuple[str, str], _Array]:
             run_id.dictionary[int(code) % len(run_id.dictionary)].as_py(),
         )
         ordered = np.sort(seq[codes == code])
-        starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 2) != 1)
+        # Compared, not subtracted: the smallest number less one is none.
+        starts = np.flatnonzero(np.append([True], ordered[1:] != ordered[:-1] + 1))
         ends = np.append(starts[1:], len(ordered)) - 1
         found[key] = np.column_stack([ordered[starts], ordered[ends]])
     return found

@@ -1,9 +1,11 @@
 """Looks at one file of events: its footer says what is in it, or why it cannot be used."""
 
 import json
+import os
 import stat
 import zlib
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +20,7 @@ from kvota.model.event import (
     SCHEMA_VERSION,
 )
 from kvota.model.event import Column as EventColumn
-from kvota.record.event_schema import ARROW_TYPES
+from kvota.record.event_schema import ARROW_TYPES, EVENT_SCHEMA
 from kvota.record.period import Period
 from kvota.record.runs import RUNS_KEY, Run, parsed_runs
 from kvota.record.valid_texts import refuse_fewer_rows, refuse_invalid_texts
@@ -62,6 +64,7 @@ class EventFile:
         rows: of all its runs.
         runs: whose rows are in it.
         is_plain: its columns are those of the table (of its version), none fewer and none more.
+        lacking: the columns of the table (of its version) that it has not: rows are read as without a value there.
         sources: the names of all files that were merged into it, in any number of steps; empty: none were,
             and a gateway wrote it.
         uri: of a file that is not on this machine; else empty.
@@ -73,6 +76,7 @@ class EventFile:
     rows: int
     runs: tuple[Run, ...]
     is_plain: bool = True
+    lacking: tuple[str, ...] = ()
     sources: frozenset[str] = frozenset()
     uri: str = ""
 
@@ -114,10 +118,20 @@ class EventFile:
 def look_at(path: Path) -> EventFile | BadInput | None:
     """Return what the file holds; None if it was removed meanwhile, as old ones are."""
     try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode(errors="backslashreplace")
+        return BadInput(shown, "its path is no UTF-8; rename it")
+    try:
         status = path.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             return BadInput(path, "is no file, but a pipe, a socket or a device")
-        found = read_footer(path)
+        if stat.S_ISDIR(status.st_mode) and path.is_symlink():
+            return BadInput(
+                path, "a link to a folder, which is not followed; name that folder, too"
+            )
+        with pa.OSFile(str(path)) as source:
+            found = read_footer(source)
     except FileNotFoundError:
         return None
     except NoEventsError as error:
@@ -133,7 +147,7 @@ class NoEventsError(Exception):
     """A file is no whole file of events; the text says why."""
 
 
-def read_footer(source: Path | pa.NativeFile) -> EventFile:
+def read_footer(source: pa.NativeFile) -> EventFile:
     """Return what a file holds, without saying which one it is.
 
     Raises:
@@ -150,7 +164,7 @@ def read_footer(source: Path | pa.NativeFile) -> EventFile:
                 0,
                 footer.num_rows,
                 _runs(source, footer),
-                _is_plain(footer),
+                *_other_columns(footer),
                 _sources(footer),
             )
     except (pa.ArrowInvalid, UnicodeDecodeError):  # the latter of a column's name
@@ -185,7 +199,7 @@ def _sources(footer: pq.FileMetaData) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str))
 
 
-def _runs(source: Path | pa.NativeFile, footer: pq.FileMetaData) -> tuple[Run, ...]:
+def _runs(source: pa.NativeFile, footer: pq.FileMetaData) -> tuple[Run, ...]:
     """Return the runs in a file: as its footer names them, else from two short columns, else from four."""
     if not footer.num_rows:
         return ()
@@ -214,6 +228,10 @@ def _runs_in(file: pq.ParquetFile) -> tuple[Run, ...]:
         gateway, run_id = (texts[0].as_py() for texts in pair)
         return (Run(gateway, run_id, *seqs, file.metadata.num_rows, *times),)
     rows = file.read(["gateway", "run_id", "seq", "ts_us"], use_threads=False)
+    for name in ("seq", "ts_us"):
+        if rows[name].null_count:
+            msg = f"not an events file (column {name} has nulls)"
+            raise NoEventsError(msg)
     return runs_in_table(rows)
 
 
@@ -250,13 +268,15 @@ def _version(footer: pq.FileMetaData) -> str:
     return version.decode(errors="replace")
 
 
-def _is_plain(footer: pq.FileMetaData) -> bool:
+def _other_columns(footer: pq.FileMetaData) -> tuple[bool, tuple[str, ...]]:
+    """Return whether a file's columns are those of the table (of its version), and which of these it has not."""
     version = _version(footer)
     wanted = {column.name for column in EVENT_COLUMNS}
     for later, added in ADDED_COLUMNS.items():
         if later > version:
             wanted -= added
-    return set(footer.schema.names) == wanted
+    there = set(footer.schema.names)
+    return there == wanted, tuple(sorted(wanted - there))
 
 
 def _fault(footer: pq.FileMetaData) -> str | None:
@@ -265,13 +285,26 @@ def _fault(footer: pq.FileMetaData) -> str | None:
     if version not in READABLE_VERSIONS:
         return f"schema_version {version}, this kvota reads {', '.join(READABLE_VERSIONS)}"
     schema = footer.schema.to_arrow_schema()
+    # As most files of a record have it, of which there may be thousands.
+    if schema.equals(EVENT_SCHEMA):
+        return None
     missing = sorted(_ESSENTIAL_COLUMNS - set(schema.names))
     if len(set(schema.names)) < len(schema.names):
         return "not an events file (two columns of one name)"
+    if parts := _parts_called_like_columns(footer, schema):
+        return f"not an events file (a part of another column is called {parts[0]})"
     if missing:
         return f"not an events file (no column {', '.join(missing)})"
     wrong = [text for column in EVENT_COLUMNS if (text := _wrong_type(schema, column))]
     return f"not an events file ({'; '.join(wrong)})" if wrong else None
+
+
+def _parts_called_like_columns(footer: pq.FileMetaData, schema: pa.Schema) -> list[str]:
+    """Return parts of nested columns that have the name of a column of the table; who looks by names would take them for it."""
+    known = {column.name for column in EVENT_COLUMNS}
+    parts = Counter(name for name in footer.schema.names if name in known)
+    parts.subtract(name for name in schema.names if not pa.types.is_nested(schema.field(name).type))
+    return sorted(name for name, more in parts.items() if more > 0)
 
 
 def _wrong_type(schema: pa.Schema, column: EventColumn) -> str:

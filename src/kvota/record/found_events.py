@@ -7,11 +7,11 @@ changes may show neither, so it is listed until nothing changes.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from kvota.files.threads import in_threads
 from kvota.model.errors import UnreachableError, UsageError
 from kvota.record.event_file import BadInput, EventFile, look_at
 from kvota.record.period import Period
@@ -103,8 +103,7 @@ def _on_this_machine(place: Path | str) -> Path:
 
 def look_into(places: Sequence[Path]) -> FoundEvents:
     """Do the same, and return nothing where nothing lies there."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return find_all(lambda: _files(places), lambda paths: pool.map(_look_at, paths))
+    return find_all(lambda: _files(places), lambda paths: in_threads(_look_at, paths, _THREADS))
 
 
 def find_all(
@@ -163,9 +162,9 @@ def _files(places: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for place in places:
         if place.is_dir():
-            found += sorted(_parquet_files(place))
+            found += sorted(_parquet_files(place.resolve()))
         elif place.exists():
-            found.append(place)
+            found.append(place.resolve())
         else:
             msg = (
                 f'"{place}" does not exist. Name the folder the gateway records into '
@@ -173,22 +172,25 @@ def _files(places: Sequence[Path]) -> list[Path]:
             )
             raise UsageError(msg)
     # The same file named twice would count every decision twice.
-    resolved = (
-        file if file.is_symlink() and not file.exists() else file.resolve() for file in found
-    )
-    return list(dict.fromkeys(resolved))
+    return list(dict.fromkeys(found))
 
 
 def _parquet_files(folder: Path) -> Iterator[Path]:
-    """Yield the files (or what is called like one) in a folder and those below.
+    """Yield the files (or what is called like one) in a folder and those below, and links to folders, which nobody follows.
+
+    Links to files are followed, but those to nothing.
 
     Raises:
         UnreachableError: one of the folders cannot be read.
     """
     for root, below, names in os.walk(folder, onerror=_refuse_folder):
+        links = {name for name in below if Path(root, name).is_symlink()}
+        yield from (Path(root, name) for name in sorted(links) if not is_beside_events(name))
         for name in (*below, *names):
-            if name.endswith(".parquet") and not is_beside_events(name):
-                yield Path(root, name)
+            if name.endswith(".parquet") and name not in links and not is_beside_events(name):
+                file = Path(root, name)
+                # Only these: nothing else is left to resolve below a folder that is.
+                yield file.resolve() if file.is_symlink() and file.exists() else file
 
 
 def _refuse_folder(error: OSError) -> None:

@@ -105,4 +105,6 @@ def _run(fields: dict[str, object]) -> Run:
 def _checked(value: object, wanted: type[_Value]) -> _Value:
     if type(value) is not wanted or (type(value) is int and not -(2**63) <= value < 2**63):
         raise TypeError(value)
+    if type(value) is str:
+        value.encode()  # half of a character, which JSON may have, is no text
     return value

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 # Without these nobody knows which run a row is of.
-_RUN = ("gateway", "run_id")
+RUN_COLUMNS = ("gateway", "run_id")
 
 
 def refuse_invalid_texts(rows: pa.Table | pa.RecordBatch) -> None:
@@ -32,9 +32,24 @@ def refuse_nameless_runs(rows: pa.Table | pa.RecordBatch) -> None:
     Raises:
         pa.ArrowInvalid: there are some.
     """
-    for name in _RUN:
+    for name in RUN_COLUMNS:
         if name in rows.schema.names and rows.column(name).null_count:
             msg = f"column {name} has nulls"
+            raise pa.ArrowInvalid(msg)
+
+
+def refuse_other_runs(rows: pa.RecordBatch, gateway: str, run_id: str) -> None:
+    """Refuse rows that are not of the run of which the footer says that all are.
+
+    Raises:
+        pa.ArrowInvalid: there are some.
+    """
+    for name, text in zip(RUN_COLUMNS, (gateway, run_id), strict=True):
+        column = rows.column(name)
+        if pa.types.is_dictionary(column.type) and column.dictionary.to_pylist() == [text]:
+            continue
+        if not pc.all(pc.equal(column.cast(pa.string()), text)).as_py():
+            msg = f"its rows are not those that its footer names: not every {name} is {text}"
             raise pa.ArrowInvalid(msg)
 
 
@@ -58,7 +73,7 @@ def _refuse_codes(name: str, column: pa.DictionaryArray) -> None:
 
 
 def _refuse_texts(name: str, texts: pa.Array) -> None:
-    if not pa.types.is_string(texts.type):
+    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
         return
     try:
         texts.validate(full=True)

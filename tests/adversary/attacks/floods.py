@@ -35,7 +35,9 @@ async def client_ids(target: Target, seconds: float, got: Got) -> None:
                 got.closed += 1
                 await asyncio.sleep(RECONNECT_S)
 
-    await for_seconds(seconds, *[worker] * NAMING)
+    await for_seconds(
+        seconds, *[worker] * NAMING, until=lambda: got.answers > NAMING * NAMES_AT_ONCE
+    )
 
 
 async def many_partitions(target: Target, seconds: float, got: Got) -> None:
@@ -55,7 +57,7 @@ async def many_partitions(target: Target, seconds: float, got: Got) -> None:
                 got.closed += 1
                 await asyncio.sleep(RECONNECT_S)
 
-    await for_seconds(seconds, *[worker] * ASKING_FOR_MANY)
+    await for_seconds(seconds, *[worker] * ASKING_FOR_MANY, until=lambda: got.answers > 0)
 
 
 ATTACKS = (

@@ -4,6 +4,7 @@ Every connection has a client id of its own: the quota is the user's.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from itertools import count, cycle
 
@@ -28,6 +29,7 @@ DISGUISES = (
 )
 # A busy loop of refused connections would be an attack on the attacker.
 RECONNECT_S = 0.02
+REFUSED_MIN, LONGER_S = 11, 60.0
 
 Once = Callable[[str], Coroutine[None, None, None]]  # by client id
 
@@ -51,23 +53,49 @@ async def produces_in_disguise(target: Target, seconds: float, got: Got) -> None
 
 
 async def creates_with_plain(target: Target, seconds: float, got: Got) -> None:
-    """Handshake, PLAIN token and CreateTopics in one segment."""
-    await _over_and_over(target, seconds, lambda name: _create_in_one(target, name, got), got)
+    """Handshake, PLAIN token and CreateTopics in one segment, until some were refused.
+
+    The last ones have their answers: what was charged is held against what was created.
+    """
+    end_s = time.monotonic() + seconds
+
+    def is_over() -> bool:
+        return time.monotonic() > end_s and got.notes.get("refused", 0) >= REFUSED_MIN
+
+    await _over_and_over(
+        target,
+        seconds + LONGER_S,
+        lambda name: _create_in_one(target, name, got),
+        got,
+        is_over=is_over,
+    )
 
 
-async def _over_and_over(target: Target, seconds: float, once: Once, got: Got) -> None:
+async def _over_and_over(
+    target: Target,
+    seconds: float,
+    once: Once,
+    got: Got,
+    *,
+    is_over: Callable[[], bool] = lambda: False,
+) -> None:
+    """For so many seconds and until one was answered; nobody comes again when ``is_over``.
+
+    A connection counts when it has ended: one that has not may still be given something.
+    """
     names = (f"{target.client_id}-{number}" for number in count())
 
     async def worker() -> None:
-        while True:
-            got.connections += 1
+        while not is_over():
             try:
                 await once(next(names))
+                got.connections += 1
             except (*Lost, OSError):
+                got.connections += 1
                 got.closed += 1
                 await asyncio.sleep(RECONNECT_S)
 
-    await for_seconds(seconds, *[worker] * AT_ONCE)
+    await for_seconds(seconds, *[worker] * AT_ONCE, until=lambda: got.answers > 0)
 
 
 async def _produce_in_one(target: Target, name: str, got: Got) -> None:

@@ -18,6 +18,8 @@ from tests.adversary.wire_client import Lost, WireClient, connected, for_seconds
 
 NONE = 0
 AT_ONCE = 4
+ANSWERS_MIN, GROWTH_ANSWERS_MIN = 51, 21
+GROWN = "grown before"
 CREATED_PARTITIONS = 5
 PERMISSIVE_PARTITIONS = 30
 GROWN_PARTITIONS = 50
@@ -30,12 +32,26 @@ RECONNECT_S = 0.02
 
 async def creates_and_deletes(target: Target, seconds: float, got: Got) -> None:
     """Create through one node, delete at once through another."""
-    await _through_two_nodes(target, seconds, got, _create_and_delete, at_once=AT_ONCE)
+    await _through_two_nodes(
+        target,
+        seconds,
+        got,
+        _create_and_delete,
+        at_once=AT_ONCE,
+        until=lambda: got.answers >= ANSWERS_MIN,
+    )
 
 
 async def growth_beside_deletion(target: Target, seconds: float, got: Got) -> None:
     """A topic of one partition grows through one node while it is deleted through another."""
-    await _through_two_nodes(target, seconds, got, _grow_and_delete, at_once=2)
+    await _through_two_nodes(
+        target,
+        seconds,
+        got,
+        _grow_and_delete,
+        at_once=2,
+        until=lambda: got.answers >= GROWTH_ANSWERS_MIN and got.notes.get(GROWN, 0) > 0,
+    )
 
 
 async def _through_two_nodes(
@@ -45,6 +61,7 @@ async def _through_two_nodes(
     mutate: Callable[[WireClient, WireClient, str, Target, Got], Awaitable[None]],
     *,
     at_once: int,
+    until: Callable[[], bool],
 ) -> None:
     """``mutate`` again and again, each time with a topic's name of its own."""
     names = (f"{target.client_id}-{number}" for number in count())
@@ -60,7 +77,7 @@ async def _through_two_nodes(
                 got.closed += 1
                 await asyncio.sleep(RECONNECT_S)
 
-    await for_seconds(seconds, *[worker] * at_once)
+    await for_seconds(seconds, *[worker] * at_once, until=until)
 
 
 async def _create_and_delete(
@@ -85,7 +102,7 @@ async def _grow_and_delete(
     (error,) = errors_of_topics(grow, await one.answer())
     # Where it has grown that was before it was deleted.
     if error == NONE:
-        got.note("grown before")
+        got.note(GROWN)
         got.count(GROWN_PARTITIONS - 1)
     _count(delete, await other.answer(), GROWN_PARTITIONS if error == NONE else 1, got)
 
@@ -164,7 +181,6 @@ async def large_deletes(target: Target, seconds: float, got: Got) -> None:
     """
     names = [f"{number:05}".ljust(188, "x") for number in range(DELETE_NAMES)]
     request = delete_topics(names, client_id=target.client_id)
-    answered = asyncio.Event()
 
     async def worker() -> None:
         while True:
@@ -175,12 +191,11 @@ async def large_deletes(target: Target, seconds: float, got: Got) -> None:
                         await client.pour(request)
                         await client.answer()
                         got.count(len(request))
-                        answered.set()
             except (*Lost, OSError):
                 got.closed += 1
                 await asyncio.sleep(RECONNECT_S)
 
-    await for_seconds(seconds, *[worker] * DELETE_CONNECTIONS, until=answered)
+    await for_seconds(seconds, *[worker] * DELETE_CONNECTIONS, until=lambda: got.answers > 0)
 
 
 def _count(request: bytes, answer: bytes, partitions: int, got: Got) -> None:

@@ -26,6 +26,8 @@ RECONNECT_S = 0.02
 # ``--places``).
 PLACES = 400
 VALUE_BYTES = 100_000
+# Of all places, at a moment: newcomers have theirs, too.
+NOT_HELD_MAX = 9
 _AT_ONCE = 50
 _GIVES_UP_S = 10.0
 
@@ -34,9 +36,10 @@ _GIVES_UP_S = 10.0
 
 
 async def closed_connections(target: Target, seconds: float, got: Got) -> None:
-    """Three thousand connections over the quota that are opened and closed in order, then silence."""
+    """Three thousand connections over the quota that are opened and closed in order, then silence for so long."""
     request = produce(target.topic, 1_000, client_id=target.client_id)
-    left = count(CLOSED, -1)
+    left, silent = count(CLOSED, -1), count(1)
+    all_closed = asyncio.Event()
 
     async def worker() -> None:
         while next(left) > 0:
@@ -49,9 +52,11 @@ async def closed_connections(target: Target, seconds: float, got: Got) -> None:
             except (*Lost, OSError):
                 got.closed += 1
                 await asyncio.sleep(RECONNECT_S)
+        if next(silent) == CLOSING_AT_ONCE:
+            all_closed.set()
         await asyncio.Event().wait()
 
-    await for_seconds(seconds, *[worker] * CLOSING_AT_ONCE)
+    await for_seconds(seconds, *[worker] * CLOSING_AT_ONCE, since=all_closed.is_set)
 
 
 async def closed_in_a_mute(target: Target, seconds: float, got: Got) -> None:
@@ -149,9 +154,12 @@ async def _at_work(target: Target, client: WireClient) -> None:
 async def _stay(
     stay: _Stay, target: Target, seconds: float, got: Got, *, logs_in: bool = True
 ) -> None:
-    """As many as there are places; who is closed comes again."""
+    """As many as there are places; who is closed comes again. The seconds begin when nearly all are held."""
     gate = asyncio.Semaphore(_AT_ONCE)
     notes = got.notes
+
+    def all_held() -> bool:
+        return notes.get("held_at_most", 0) >= target.places - NOT_HELD_MAX
 
     async def one() -> None:
         async with AsyncExitStack() as ends:
@@ -174,7 +182,7 @@ async def _stay(
                 got.closed += 1
                 await asyncio.sleep(RECONNECT_S)
 
-    await for_seconds(seconds, *[worker] * target.places)
+    await for_seconds(seconds, *[worker] * target.places, since=all_held)
 
 
 async def _log_in(target: Target, client: WireClient) -> None:
@@ -212,7 +220,10 @@ async def again_and_again(target: Target, seconds: float, got: Got) -> None:
                 got.closed += 1
                 await asyncio.sleep(RECONNECT_S)
 
-    await for_seconds(seconds, *[worker] * (_AT_ONCE // 2))
+    def all_held() -> bool:
+        return got.connections > target.places
+
+    await for_seconds(seconds, *[worker] * (_AT_ONCE // 2), since=all_held)
     for client in held:
         client.abort()
 

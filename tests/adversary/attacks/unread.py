@@ -46,9 +46,9 @@ async def _ask(target: Target, seconds: float, got: Got, request: bytes) -> None
                 client.send(request)
                 await asyncio.sleep(PAUSE_S)
             got.count(len(request))
-            await asyncio.sleep(seconds)
+            await asyncio.Event().wait()
 
-    await for_seconds(seconds, *[worker] * CONNECTIONS)
+    await for_seconds(seconds, *[worker] * CONNECTIONS, until=lambda: got.answers >= CONNECTIONS)
 
 
 ATTACKS = (

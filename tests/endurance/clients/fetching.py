@@ -26,6 +26,8 @@ from tests.endurance.clients.fetch_frames import (
 )
 
 RECONNECT_S = 0.05
+# Not at each record: writing would keep those waiting that get it next.
+SHOWN_S = 0.1
 
 
 class Fetching:
@@ -44,6 +46,7 @@ class Fetching:
         async with asyncio.TaskGroup() as tasks:
             for number in range(len(self.waits_ms)):
                 tasks.create_task(self._consumer(number))
+            tasks.create_task(show())
             await loop.run_in_executor(None, sys.stdin.read)
             sys.stdout.flush()
             raise SystemExit
@@ -139,6 +142,13 @@ class Consumer(asyncio.Protocol):
             )
         )
         self._all.waits(self._number)
+
+
+async def show() -> None:
+    """What was got is written out now and then."""
+    while True:
+        await asyncio.sleep(SHOWN_S)
+        sys.stdout.flush()
 
 
 def say(line: str) -> None:

@@ -56,7 +56,7 @@ class ConfigCommands:
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait(30)
+        self._process.wait(60)
 
     def run(self, arguments: Sequence[str], address: str) -> Ended:
         """Run one command line; ``{address}`` in it is replaced, and again in what it has written."""

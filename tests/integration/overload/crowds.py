@@ -152,12 +152,13 @@ def _read_log(bootstrap_servers: str, topic: str) -> list[str]:
     """All keys of the topic, asked of the broker itself."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": topic})
     partition = TopicPartition(topic, 0, 0)
-    _, end = consumer.get_watermark_offsets(partition, timeout=30)
+    _, end = consumer.get_watermark_offsets(partition, timeout=60)
     consumer.assign([partition])
     keys: list[str] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     # Idempotent producers' batches leave no gaps in the offsets, so there are as many as offsets.
     while len(keys) < end and time.monotonic() < deadline:
-        keys += [message.key().decode() for message in consumer.consume(1_000, 1.0)]
+        messages = [one for one in consumer.consume(1_000, 1.0) if not one.error()]
+        keys += [message.key().decode() for message in messages]
     consumer.close()
     return keys

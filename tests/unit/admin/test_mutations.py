@@ -1,6 +1,7 @@
 """What the admin client says of each topic is true, whatever becomes of its requests."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -19,12 +20,13 @@ from kvota.admin import (
     ThrottlingQuotaExceededError,
     UsageError,
 )
+from kvota.client import Cluster
 from kvota.testing.frames import CREATE_TOPICS, topic_id
 
 EXISTS, NOT_CONTROLLER, THROTTLED, TIMED_OUT, INVALID, NO_TOPIC = 36, 41, 89, 7, 37, 3
-QUICK = Patience(
-    request_timeout_ms=200,
-    default_api_timeout_ms=3_000,
+PATIENT = Patience(
+    request_timeout_ms=5_000,
+    default_api_timeout_ms=15_000,
     retry_backoff_ms=5,
     retry_backoff_max_ms=20,
 )
@@ -33,7 +35,7 @@ NEVER_CAME = Turn(is_carried_out=False, then="leaves")
 
 
 def admin_of(brokers: Brokers) -> AdminClient:
-    return AdminClient(brokers.bootstrap_servers, patience=QUICK)
+    return AdminClient(brokers.bootstrap_servers, patience=PATIENT)
 
 
 def topics(*names: str) -> list[NewTopic]:
@@ -74,12 +76,12 @@ async def test_without_retry_a_throttled_topic_says_so_at_once_and_the_others_ar
 
 
 async def test_when_time_is_up_the_rest_of_the_wait_is_told() -> None:
-    async with two_brokers(throttled("b", ms=5_000)) as brokers, admin_of(brokers) as admin:
-        results = await admin.create_topics(topics("a", "b"), timeout_ms=300)
+    async with two_brokers(throttled("b", ms=15_000)) as brokers, admin_of(brokers) as admin:
+        results = await admin.create_topics(topics("a", "b"), timeout_ms=2_000)
 
         refused = results.exception("b")
         assert isinstance(refused, ThrottlingQuotaExceededError)
-        assert 0 < refused.throttle_time_ms < 5_000
+        assert 0 < refused.throttle_time_ms < 15_000
         assert list(results.values) == ["a"]
         assert len(brokers.asked) == 1
 
@@ -94,16 +96,16 @@ async def test_a_wait_that_is_rounded_to_nothing_is_no_busy_loop() -> None:
 
 
 async def test_others_are_not_asked_while_the_broker_does_not_listen() -> None:
-    async with two_brokers(throttled("a", ms=900)) as brokers, admin_of(brokers) as admin:
+    async with two_brokers(throttled("a", ms=2_500)) as brokers, admin_of(brokers) as admin:
         refused = await admin.create_topics(topics("a"), retry_on_quota_violation=False)
         assert "a" in refused.errors
 
         late = await admin.create_topics(topics("b"), timeout_ms=100)
         error = late.exception("b")
         assert isinstance(error, ApiTimeoutError)  # known not to have been carried out
-        assert re.search(r"does not listen for 0\.\d s more", str(error))
+        assert re.search(r"does not listen for [0-2]\.\d s more", str(error))
         assert (await admin.create_topics(topics("b"))).all()
-        assert brokers.asked_at_s[1] - brokers.asked_at_s[0] >= 0.9
+        assert brokers.asked_at_s[1] - brokers.asked_at_s[0] >= 2.5
 
 
 async def test_who_is_the_controller_no_more_names_another() -> None:
@@ -203,7 +205,12 @@ async def test_who_is_let_in_no_more_still_says_what_is_not_known() -> None:
 
 async def test_silence_until_the_end_is_not_known() -> None:
     silent = Turn(then="is silent")
-    async with two_brokers(*[silent] * 20) as brokers, admin_of(brokers) as admin:
+    # Only the mutations are not waited for: a cluster of its own is patient where brokers do answer.
+    quick = replace(PATIENT, request_timeout_ms=200)
+    async with (
+        two_brokers(*[silent] * 20) as brokers,
+        AdminClient.of(Cluster(brokers.bootstrap_servers), patience=quick) as admin,
+    ):
         results = await admin.create_topics(topics("a", "b"), timeout_ms=500)
 
         assert {type(error) for error in results.errors.values()} == {OutcomeUnknownError}
@@ -225,7 +232,9 @@ async def test_nobody_there_is_known_not_to_have_done_it() -> None:
         await admin.start()
     await admin.close()
 
-    results = await AdminClient(servers, patience=QUICK).create_topics(topics("a"), timeout_ms=1500)
+    results = await AdminClient(servers, patience=PATIENT).create_topics(
+        topics("a"), timeout_ms=1500
+    )
     assert type(results.exception("a")) is ApiTimeoutError
     assert "cannot be reached" in str(results.exception("a"))
 

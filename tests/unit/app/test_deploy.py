@@ -130,6 +130,7 @@ def test_a_pod_may_do_as_little_as_it_needs() -> None:
     assert manifest("Service")["spec"]["selector"].items() <= labels.items()
 
 
+@pytest.mark.timeout(150)
 def test_a_gateway_with_these_settings_answers_the_probes_and_opens_the_ports(pod: Path) -> None:
     said = tomllib.loads((pod / "etc/kvota/gateway.toml").read_text())
     ports = {port["name"]: port["containerPort"] for port in CONTAINER["ports"]}
@@ -184,6 +185,7 @@ def test_with_tls_nothing_else_is_another_setting(tls_pod: Path) -> None:
     assert own == Security.scram("kvota", "change-me", tls=Tls(cafile=trusted))
 
 
+@pytest.mark.timeout(150)
 def test_with_tls_a_renewed_secret_is_shown_without_a_restart(tls_pod: Path) -> None:
     authority = Authority(tls_pod / "ca")
     mount_certificate(tls_pod, authority, "first")

@@ -19,7 +19,7 @@ from kvota.model.errors import UnreachableError
 from kvota.testing.frames import HEARTBEAT, request
 from kvota.web.settings import DEFAULT_PORT as HTTP_PORT
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 QUOTAS = '[[quota]]\nuser = "a"\nproducer_byte_rate = "1MB/s"\n'
 NOWHERE = "127.0.0.2:9"

@@ -1,7 +1,9 @@
 """The command line: exit codes, nearest names, help."""
 
 import ast
+import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -136,6 +138,164 @@ def test_a_missing_extra_is_named(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert "this needs pyspark, which is not installed. pip install 'kvota[spark]'" in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("asked", [["--version"], ["help"], ["gateway", "--help"]])
+def test_what_nobody_reads_is_no_error(asked: list[str], unbuffered: str) -> None:
+    """As in ``kvota … | head``."""
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    done = run_kvota(asked, stdout=writer, PYTHONUNBUFFERED=unbuffered)
+
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_answer_that_cannot_be_written_is_an_error(unbuffered: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = run_kvota(["--version"], stdout=full.fileno(), PYTHONUNBUFFERED=unbuffered)
+
+    assert done.returncode == 3
+    assert done.stderr == "kvota: the answer could not be written: No space left on device\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_is_printed_by_the_way_cannot_be_written_either(unbuffered: str) -> None:
+    """More than a buffer holds, so that a print of the command itself fails."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", LONG_ANSWER],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )
+
+    assert done.returncode == 3
+    assert done.stderr == "kvota: the answer could not be written: No space left on device\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("asked", "code", "said"),
+    [(["--version"], 0, "kvota "), (["nonsense"], 2, ""), (["record", "nonsense"], 2, "")],
+)
+def test_notes_that_cannot_be_written_change_nothing(
+    asked: list[str], code: int, said: str, unbuffered: str
+) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kvota.app.cli.main", *asked],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+            check=False,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )
+
+    assert (done.returncode, done.stdout.startswith(said)) == (code, True)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_change_nothing(closed: str, tmp_path: Path) -> None:
+    """What is opened next takes their numbers: else a file would have in it what is printed."""
+    file = tmp_path / "kept"
+    program = f"{shlex.quote(sys.executable)} -c {shlex.quote(KEEPING)} {shlex.quote(str(file))}"
+
+    done = subprocess.run(
+        ["sh", "-c", f"{program} {closed}"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 5
+    assert file.read_text() == "kept"
+    assert done.stdout == ("" if ">&-" in closed.split() else "answer\n")
+    assert done.stderr == ("" if "2>&-" in closed else "note\n")
+
+
+def run_kvota(
+    asked: list[str], *, stdout: int, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "kvota.app.cli.main", *asked]
+    return subprocess.run(
+        command,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+LONG_ANSWER = """
+import sys
+from kvota.app.cli import main, record
+record.run = lambda args: print("x" * 100_000) or 0
+sys.argv[1:] = ["record", "show", "--events", "."]
+sys.exit(main.main())
+"""
+KEEPING = """
+import sys
+from kvota.app.cli import main, record
+def run(args):
+    with open(path, "w") as file:
+        print("answer", flush=True)
+        print("note", file=sys.stderr)
+        file.write("kept")
+    return 5
+path = sys.argv[1]
+record.run = run
+sys.argv[1:] = ["record", "show", "--events", "."]
+sys.exit(main.main())
+"""
+
+# What is still done after the answer: Python ends, which takes long where much has been imported.
+ENDING = """
+import atexit, signal, sys
+from kvota.app.cli.main import main
+atexit.register(signal.raise_signal, signal.SIGINT)
+sys.argv[1:] = ["--version"]
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_after_the_answer_changes_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("kvota ")
+    assert done.stderr == ""
+
+
+# A command that meets a library which makes another error of Ctrl-C, as PyArrow does while it imports pandas.
+MISTAKING = """
+import signal, sys, types
+from kvota.app.cli.main import main
+def run(args):
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise AttributeError("partially initialized module")
+sys.modules["kvota.app.cli.status"] = types.SimpleNamespace(EXAMPLE="", configure=lambda _: None, run=run)
+sys.argv[1:] = ["status"]
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_that_became_another_error_is_still_ctrl_c() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MISTAKING], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 def test_a_kafka_that_is_not_to_be_had_is_answered_with_those_that_are(

@@ -223,7 +223,8 @@ async def test_one_that_hangs_takes_one_thread_and_recovers(module: object, tmp_
     threads = threading.active_count()
     line = 1 + MODULE.splitlines().index("        GATE.wait(60)  # of hanging")
 
-    found = [await source.observe(0.05) for _ in range(5)]
+    # The first look is long enough for the thread to be where it hangs.
+    found = [await source.observe(seconds) for seconds in (1.0, 0.05, 0.05, 0.05, 0.05)]
 
     assert {each.status for each in found} == {Status.SAFETY_TIMEOUT}
     assert found[-1].reason.endswith(f"({tmp_path / 'own_of_test.py'}:{line})")
@@ -245,13 +246,14 @@ async def test_one_that_hangs_takes_one_thread_and_recovers(module: object, tmp_
         ("Nobody", FACTOR_SOURCE, "own_of_test has no class Nobody"),
         ("Unmade", "own_of_test.py:", "own_of_test.Unmade() fails: RuntimeError: not today"),
         ("Unconfigured", f"{FACTOR_SOURCE}.told", "is no number"),
-        ("Slow", "own_of_test.py:", "has not been made and configured within 0.2 s"),
+        ("Slow", "own_of_test.py:", "has not been made and configured within 1.5 s"),
     ],
 )
 def test_what_cannot_be_loaded_is_refused_with_its_place(
     module: object, monkeypatch: pytest.MonkeyPatch, name: str, place: str, said: str
 ) -> None:
-    monkeypatch.setattr(own_source, "LOAD_S", 0.2)
+    if name == "Slow":
+        monkeypatch.setattr(own_source, "LOAD_S", 1.5)
 
     with pytest.raises(ConfigurationError) as refused:
         load(name, told="1")

@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.json_page import keys_of
 from tests.unit.record.record_files import LATER_US, ROWS, in_order, put_record, rows_of
@@ -199,6 +201,26 @@ def test_files_that_cannot_be_merged_are_named(
     assert code == 0
     assert "events-half.parquet: not a complete Parquet file" in capsys.readouterr().err
     assert (folder / "events-half.parquet").exists()
+
+
+def test_check_says_which_files_have_other_columns(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *_, fourth, _ = files = sorted(folder.iterdir())[:5]
+    for file in files:
+        table = pq.read_table(file)
+        pq.write_table(table.append_column("colour", pa.nulls(table.num_rows)), file)
+
+    code = main(["record", "check", "--events", str(folder)])
+    said = capsys.readouterr().out
+    main(["record", "check", "--events", str(folder), "--output", "json"])
+    read = json.loads(capsys.readouterr().out)
+
+    assert code == 0
+    assert f"note: {files[0]}: its columns are not those of the events table" in said
+    assert str(fourth) not in said
+    assert "note: the same of 2 more files" in said
+    assert read["other_columns_files"] == [str(file) for file in files]
 
 
 def test_the_page_on_the_record_names_every_key(

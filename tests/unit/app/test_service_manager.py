@@ -33,6 +33,7 @@ def told(manager: socket.socket, beginning: str) -> str:
             return message
 
 
+@pytest.mark.timeout(90)
 def test_a_gateway_tells_that_it_is_ready_reloads_turns_and_stops(
     tmp_path: Path, manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

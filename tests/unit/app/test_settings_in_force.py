@@ -52,7 +52,6 @@ log = logging.getLogger(__name__)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(callback_loading, "LOAD_S", 0.6)
     monkeypatch.setattr(module, "_RETRY_S", 0.02)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "gateway.toml").write_text(
@@ -95,9 +94,14 @@ def in_force(world: World) -> str:
 
 @pytest.mark.parametrize("begins_with", ["", FAILS, "1 / 0", "raise SystemExit(3)", HANGS])
 async def test_what_could_not_be_in_force_is_tried_again_and_said_once(
-    folder: Path, caplog: pytest.LogCaptureFixture, begins_with: str
+    folder: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    begins_with: str,
 ) -> None:
     caplog.set_level("INFO")
+    if begins_with == HANGS:
+        monkeypatch.setattr(callback_loading, "LOAD_S", 1.5)
     path = folder / "kept_quotas.py"
     if begins_with:
         path.write_text(begins_with)
@@ -117,7 +121,8 @@ async def test_what_could_not_be_in_force_is_tried_again_and_said_once(
     assert f"other settings are in force now: {CLASS}, {NUM}" in caplog.messages
 
 
-async def test_nobody_tries_while_one_hangs(folder: Path) -> None:
+async def test_nobody_tries_while_one_hangs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callback_loading, "LOAD_S", 0.6)
     (folder / "kept_quotas.py").write_text(HANGS)
     settings: list[SettingsInForce] = []
     async with following(folder, settings) as world:
@@ -138,7 +143,9 @@ async def test_another_cause_is_said_too(folder: Path, caplog: pytest.LogCapture
     path = folder / "kept_quotas.py"
     path.write_text(FAILS)
     async with following(folder, []):
-        path.write_text(FAILS.replace("directory", "network"))
+        # In one step: half a file would be a third cause.
+        (folder / "other.py").write_text(FAILS.replace("directory", "network"))
+        (folder / "other.py").replace(path)
 
         await until(lambda: "no network" in caplog.text)
         await asyncio.sleep(0.1)
@@ -148,8 +155,9 @@ async def test_another_cause_is_said_too(folder: Path, caplog: pytest.LogCapture
 
 
 async def test_a_file_whose_callback_hangs_is_said_with_its_lines_and_the_gateway_does_not_run(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(callback_loading, "LOAD_S", 1.5)
     path = folder / "gateway.toml"
     path.write_text(path.read_text() + f'[kafka]\n"{CLASS}" = "{MINE}"\n')
     (folder / "kept_quotas.py").write_text(HANGS)

@@ -73,7 +73,7 @@ def test_check_loads_it(
     assert said in told.out + told.err
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(200)
 def test_a_strict_type_checker_has_nothing_to_say(tmp_path: Path) -> None:
     (code,) = CODE
     (tmp_path / "team_quotas.py").write_text(code)
@@ -89,7 +89,7 @@ def test_a_strict_type_checker_has_nothing_to_say(tmp_path: Path) -> None:
         env={**os.environ, "MYPYPATH": str(PAGE.parents[1] / "src")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from tests.unit.admin.brokers import two_brokers
@@ -16,7 +17,7 @@ from kvota.wire.apis import API_VERSIONS, APIS, CREATE_TOPICS, DESCRIBE_CLUSTER,
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Address = tuple[str, int]
 NO_TOPICS = {"topics": [], "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}  # fmt: skip
-QUICK = ClientLimits(connect_s=0.5, request_s=0.5, answer_bytes_max=10_000)
+LIMITS = ClientLimits(connect_s=10, request_s=10, answer_bytes_max=10_000)
 
 
 @contextlib.asynccontextmanager
@@ -127,13 +128,15 @@ async def test_what_is_no_broker_is_named_and_not_waited_for(
     serve: Serve, error: type[Exception], said: str
 ) -> None:
     async with broker(serve) as address:
+        is_silent = said.startswith("has not let us in")
+        limits = replace(LIMITS, connect_s=0.5) if is_silent else LIMITS
         with pytest.raises(error, match=said):
-            await BrokerConnection.open(address, limits=QUICK)
+            await BrokerConnection.open(address, limits=limits)
 
 
 async def test_nobody_listens() -> None:
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.2:9 cannot be reached: .*refused"):
-        await BrokerConnection.open(("127.0.0.2", 9), limits=QUICK)
+        await BrokerConnection.open(("127.0.0.2", 9), limits=LIMITS)
 
 
 async def test_an_answer_that_does_not_come_ends_the_connection_and_what_waits_behind_it() -> None:
@@ -145,7 +148,7 @@ async def test_an_answer_that_does_not_come_ends_the_connection_and_what_waits_b
             await connection.ask(METADATA, NO_TOPICS, timeout_s=0.05)
 
         said = r"has not answered metadata in 0\.05 s, so the connection was closed"
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             with pytest.raises(UnreachableError, match=said):
                 await behind
             with pytest.raises(UnreachableError, match=said):
@@ -169,7 +172,7 @@ async def test_a_broker_that_takes_nothing_is_left_all_the_same() -> None:
         with pytest.raises(UnreachableError, match=r"has not answered metadata in 0\.05 s"):
             await connection.ask(METADATA, bytes(32 * 2**20), version=12, timeout_s=0.05)
 
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             await connection.close()
         left.set()
         await gone.wait()
@@ -191,7 +194,7 @@ async def test_who_waits_for_room_in_vain_leaves_the_connection_open() -> None:
 
 async def test_who_waits_when_the_broker_leaves_is_told() -> None:
     async with broker(obliging_until(METADATA, leaving)) as address:
-        connection = await BrokerConnection.open(address, limits=QUICK)
+        connection = await BrokerConnection.open(address, limits=LIMITS)
 
         results = await asyncio.gather(
             *(connection.ask(METADATA, NO_TOPICS) for _ in range(3)), return_exceptions=True
@@ -216,7 +219,7 @@ async def test_a_broker_of_an_unknown_version_of_api_versions_is_asked_in_v0() -
             writer.write((len(head) + len(body)).to_bytes(4, "big") + head + body)
 
     async with broker(old) as address:
-        connection = await BrokerConnection.open(address, limits=QUICK)
+        connection = await BrokerConnection.open(address, limits=LIMITS)
 
         assert connection.versions == {METADATA: (0, 12)}
         assert asked[0] > 0
@@ -227,7 +230,7 @@ async def test_a_broker_of_an_unknown_version_of_api_versions_is_asked_in_v0() -
 async def test_the_next_server_is_asked_where_one_is_away() -> None:
     async with (
         broker(obliging) as (host, port),
-        Cluster(["127.0.0.2:9", f"{host}:{port}"], limits=QUICK) as cluster,
+        Cluster(["127.0.0.2:9", f"{host}:{port}"], limits=LIMITS) as cluster,
     ):
         assert cluster.broker_ids
 
@@ -235,13 +238,14 @@ async def test_the_next_server_is_asked_where_one_is_away() -> None:
 async def test_a_broker_that_hangs_is_asked_last() -> None:
     async with (
         two_brokers() as brokers,
-        Cluster(brokers.bootstrap_servers, limits=QUICK) as cluster,
+        Cluster(brokers.bootstrap_servers, limits=LIMITS) as cluster,
     ):
         brokers.hung = {1}
         with pytest.raises(UnreachableError, match=r"has not answered metadata in 0\.05 s"):
             await cluster.metadata([], timeout_s=0.05)
 
-        assert (await cluster.metadata([])).brokers.keys() == {1, 2}
+        async with asyncio.timeout(5):  # less than it takes to be let in by one that hangs
+            assert (await cluster.metadata([])).brokers.keys() == {1, 2}
         brokers.hung = {2}
         with pytest.raises(UnreachableError, match=r"has not answered metadata in 0\.05 s"):
             await cluster.metadata([], timeout_s=0.05)
@@ -250,7 +254,7 @@ async def test_a_broker_that_hangs_is_asked_last() -> None:
 async def test_a_broker_to_be_avoided_is_asked_where_there_is_no_other() -> None:
     async with (
         two_brokers() as brokers,
-        Cluster(brokers.bootstrap_servers, limits=QUICK) as cluster,
+        Cluster(brokers.bootstrap_servers, limits=LIMITS) as cluster,
     ):
         first, second = brokers.cluster.brokers.values()
 
@@ -263,7 +267,7 @@ async def test_a_broker_to_be_avoided_is_asked_where_there_is_no_other() -> None
 
 async def test_all_that_could_not_be_reached_are_named() -> None:
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.2:9 .*; 127\.0\.0\.3:9 "):
-        async with Cluster(["127.0.0.2:9", "127.0.0.3:9"], limits=QUICK):
+        async with Cluster(["127.0.0.2:9", "127.0.0.3:9"], limits=LIMITS):
             pass
 
 

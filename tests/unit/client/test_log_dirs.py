@@ -44,7 +44,8 @@ def volume(broker_id: int, log_dir: str, total: int, available: int) -> Volume:
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 async def test_a_look_that_fails(name: str, brokers: LogDirBrokers, status: Status) -> None:
-    found = await looked(brokers, TIMEOUT_S)
+    is_silent = status is Status.SAFETY_TIMEOUT
+    found = await (looked(brokers, TIMEOUT_S) if is_silent else looked(brokers))
 
     assert (found.status, found.volumes) == (status, ()), name
     assert found.reason
@@ -149,9 +150,10 @@ async def test_a_broker_that_fell_silent_fails_no_look_once_the_cluster_names_it
         if not silent_from_the_start:
             assert (await observe_cluster(cluster, timeout_s=20)).succeeded
         brokers.silent, brokers.named = {1}, (2,)
-        looks = [await observe_cluster(cluster, timeout_s=TIMEOUT_S) for _ in range(3)]
+        first = await observe_cluster(cluster, timeout_s=TIMEOUT_S)
+        then = await observe_cluster(cluster, timeout_s=5)  # less than it takes to give one up
 
-    assert looks[-1].succeeded, [look.reason for look in looks]
+    assert then.succeeded, (first.reason, then.reason)
 
 
 async def test_a_broker_that_hangs_is_asked_for_the_others_once_only() -> None:
@@ -198,7 +200,7 @@ async def test_an_answer_as_large_as_any_is_read_while_others_have_their_turn() 
 
     async with served(brokers) as cluster:
         beside = asyncio.create_task(others())
-        found = await observe_cluster(cluster, timeout_s=20)
+        found = await observe_cluster(cluster, timeout_s=60)
         beside.cancel()
 
     assert found.volumes == (volume(1, "/d", 50, 10),)

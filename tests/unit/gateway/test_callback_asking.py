@@ -136,8 +136,12 @@ async def test_nothing_is_asked_while_it_is_being_told(asking: Asked, callback: 
 
 
 async def test_a_callback_that_is_slow_gets_more_threads_and_one_that_hangs_no_more_than_so_many(
-    asking: Asked, callback: Callback, caplog: pytest.LogCaptureFixture
+    asking: Asked,
+    callback: Callback,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(module, "HANGS_S", 60.0)  # nothing is said of what is only slow
     callback.gate.clear()
     for number in range(2 * THREADS_MAX):
         asking.ask(Question(str(number)))  # type: ignore[arg-type]
@@ -342,15 +346,19 @@ from kvota.gateway.callback_asking import CallbackAsking
 from kvota.gateway.callback_faults import CallbackFaults, FaultCounts
 
 class Question:
+    begun = threading.Event()
+
     def ask(self, callback):
         print("asked", flush=True)
+        self.begun.set()
         threading.Event().wait()
 
 async def main():
     loop = asyncio.get_running_loop()
     asking = CallbackAsking(None, loop, faults=CallbackFaults(None, FaultCounts()), answered=print)
     asking.ask(Question())
-    await asyncio.sleep(0.2)
+    while not Question.begun.is_set():
+        await asyncio.sleep(0.01)
     asking.stop()
 
 asyncio.run(main())

@@ -8,6 +8,7 @@ from tests.unit.gateway.own_callback import OwnCallback
 from tests.unit.gateway.world import World, Worlds, until
 
 from kvota.callbacks import ChosenCallback, ClusterView, TopicView
+from kvota.gateway import callback_in_force
 from kvota.gateway import cluster_watch as module
 from kvota.gateway.cluster_watch import ClusterWatch
 from kvota.model.errors import KvotaError, UnreachableError, UsageError
@@ -77,6 +78,8 @@ async def watch(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     for name in ("_PAUSE_S", "_RETRY_S"):
         monkeypatch.setattr(module, name, 0.01)
     monkeypatch.setattr(module, "_STALE_S", 0.1)
+    for name in ("_LOOK_S", "_WARM_S"):  # a callback waits for its first look, and to be told of it
+        monkeypatch.setattr(callback_in_force, name, 10.0)
     made: list[Watched] = []
 
     async def made_at_once() -> Looks:

@@ -176,14 +176,14 @@ async def test_draining_lets_an_answer_arrive_that_has_begun(worlds: Worlds) -> 
 
 
 async def test_draining_while_a_question_is_open(worlds: Worlds) -> None:
-    world = await worlds(behaviour=silent, limits=GatewayLimits(drain_ms=5_000))
+    world = await worlds(behaviour=silent, limits=GatewayLimits(drain_ms=60_000))
     client = await world.connect()
     driver = await only_driver(world)
-    driver.machine.pausing.ask(20_000)
+    driver.machine.pausing.ask(60_000)
     driver.look()
     client.send(heartbeat(1))
 
-    await asyncio.wait_for(world.stop(), 3)
+    await asyncio.wait_for(world.stop(), 10)
 
     assert await client.rest() == b""
     assert world.brokers[0].frames == []

@@ -13,6 +13,7 @@ from tests.unit.gateway.world import (
     until,
 )
 
+from kvota.gateway.driver import Driver
 from kvota.gateway.settings import GatewayLimits
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.quota_type import QuotaType
@@ -20,15 +21,21 @@ from kvota.session.pausing import Reason
 from kvota.testing.frames import fetch, fetch_answer, produce, produce_answer, split
 from kvota.testing.stage import quotas
 
-# Throttled for some 300 to 800 ms by PRODUCE_QUOTA.
+# Throttled for some 10 s by LONG_MUTE, which a test ends when it has seen what it wants; and for some 300 to 800 ms
+# by SHORT_MUTE, of which nothing is to be seen before it ends.
 LARGE = produce(records=b"r" * 1_050_000)
-PRODUCE_QUOTA = quotas(PRODUCE=100_000)
+LONG_MUTE, SHORT_MUTE = quotas(PRODUCE=50_000), quotas(PRODUCE=100_000)
 
 
 def charge_at_the_head(world: World, *, burst_ms: int = 10_000) -> None:
     """As a debt bucket does: so a mute begins while the rest of its request is still to come."""
     settings = BucketSettings(burst_ms=burst_ms, debt_max_ms=15_000)
     world.engine.replace_countings({}, {QuotaType.PRODUCE: settings})
+
+
+def end_mute_soon(driver: Driver) -> None:
+    driver.machine.pausing.replace_mute(50)
+    driver.look()
 
 
 OF_THE_DRIVER = [Reason.UPSTREAM_FULL, Reason.CLIENT_FULL, Reason.DIALLING]
@@ -45,7 +52,7 @@ TIGHT = GatewayLimits(announced_bytes_max=150_000, drain_ms=2_000)
 async def test_what_a_mute_keeps_back_waits_for_another_reason_too(
     worlds: Worlds, reason: Reason
 ) -> None:
-    world = await worlds(table=PRODUCE_QUOTA)
+    world = await worlds(table=LONG_MUTE)
     client = await world.connect()
     client.send(LARGE + heartbeat(2))
     driver = await only_driver(world)
@@ -53,6 +60,7 @@ async def test_what_a_mute_keeps_back_waits_for_another_reason_too(
     assert await client.frame()
 
     driver.pause(reason)
+    end_mute_soon(driver)
     await until(lambda: reasons_of(driver) == reason)
     await asyncio.sleep(0.02)
     assert len(world.brokers[0].frames) == 1
@@ -66,7 +74,7 @@ async def test_what_a_mute_keeps_back_waits_for_another_reason_too(
 async def test_a_reason_that_ends_within_a_mute_lets_nothing_through(
     worlds: Worlds, reason: Reason
 ) -> None:
-    world = await worlds(table=PRODUCE_QUOTA)
+    world = await worlds(table=LONG_MUTE)
     client = await world.connect()
     client.send(LARGE + heartbeat(2))
     driver = await only_driver(world)
@@ -74,18 +82,19 @@ async def test_a_reason_that_ends_within_a_mute_lets_nothing_through(
 
     driver.pause(reason)
     driver.resume(reason)
+    assert await client.frame()
     await asyncio.sleep(0.02)
 
     assert reasons_of(driver) == Reason.MUTED
     assert driver.client.paused
     assert len(world.brokers[0].frames) == 1
-    assert await client.frame()
+    end_mute_soon(driver)
     assert await client.frame() == heartbeat_answer(2)
 
 
 async def test_a_mute_that_ends_while_the_broker_reads_slowly(worlds: Worlds) -> None:
     world = await worlds(
-        table=quotas(PRODUCE=1_600_000),
+        table=quotas(PRODUCE=1_000_000),
         limits=GatewayLimits(write_buffer_bytes=65_536, drain_ms=2_000),
     )
     charge_at_the_head(world, burst_ms=12_000)
@@ -95,6 +104,7 @@ async def test_a_mute_that_ends_while_the_broker_reads_slowly(worlds: Worlds) ->
     client.send(large + heartbeat(2))
     driver = await only_driver(world)
     await until(lambda: reasons_of(driver) == Reason.MUTED | Reason.UPSTREAM_FULL)
+    end_mute_soon(driver)
     await until(lambda: reasons_of(driver) == Reason.UPSTREAM_FULL)
     assert driver.client.paused
 
@@ -105,7 +115,7 @@ async def test_a_mute_that_ends_while_the_broker_reads_slowly(worlds: Worlds) ->
 
 
 async def test_the_rest_of_a_frame_is_read_in_a_mute_and_nothing_behind_it(worlds: Worlds) -> None:
-    world = await worlds(table=PRODUCE_QUOTA)
+    world = await worlds(table=LONG_MUTE)
     charge_at_the_head(world)
     client = await world.connect()
     client.send(LARGE[:500_000])
@@ -115,19 +125,21 @@ async def test_the_rest_of_a_frame_is_read_in_a_mute_and_nothing_behind_it(world
 
     client.send(LARGE[500_000:] + heartbeat(2))
     await until(lambda: driver.client.paused)
+    end_mute_soon(driver)
 
     assert await client.frame()
     assert await client.frame() == heartbeat_answer(2)
 
 
 async def test_a_mute_that_ends_while_the_broker_is_dialled(worlds: Worlds) -> None:
-    world = await worlds(table=PRODUCE_QUOTA)
+    world = await worlds(table=LONG_MUTE)
     charge_at_the_head(world)
     may_dial = world.dial_later()
     client = await world.connect()
     client.send(LARGE + heartbeat(2))
     driver = await only_driver(world)
     await until(lambda: reasons_of(driver) & Reason.MUTED)
+    end_mute_soon(driver)
     await until(lambda: reasons_of(driver) == Reason.DIALLING)
 
     may_dial.set()
@@ -211,7 +223,7 @@ async def test_a_client_that_is_closed_while_its_broker_is_dialled_ends_the_dial
 
 
 async def test_a_client_that_ends_in_a_mute_is_served_to_the_end(worlds: Worlds) -> None:
-    world = await worlds(table=PRODUCE_QUOTA)
+    world = await worlds(table=SHORT_MUTE)
     client = await world.connect()
 
     client.send(LARGE + heartbeat(2))
@@ -327,7 +339,7 @@ async def test_one_who_is_woken_after_the_end_lets_the_next_one_know(worlds: Wor
 
 async def test_a_client_that_reads_slowly_while_muted_loses_nothing(worlds: Worlds) -> None:
     world = await worlds(
-        table=PRODUCE_QUOTA, limits=GatewayLimits(write_buffer_bytes=65_536, drain_ms=2_000)
+        table=SHORT_MUTE, limits=GatewayLimits(write_buffer_bytes=65_536, drain_ms=2_000)
     )
     world.brokers[0].answer_bytes = 8_000_000
     client = await world.connect()

@@ -57,10 +57,16 @@ async def let_in(world: World, host: str = MODEST) -> Client:
     return client
 
 
-async def closed(clients: Sequence[Client]) -> list[int]:
-    await asyncio.sleep(0.05)
+async def closed(clients: Sequence[Client], at_least: int = 0) -> list[int]:
+    """Which are, once so many are and a moment has passed in which more might be."""
     readers = [client.reader for client in clients]
-    return [n for n, reader in enumerate(readers) if reader.at_eof() or reader.exception()]
+
+    def now() -> list[int]:
+        return [n for n, reader in enumerate(readers) if reader.at_eof() or reader.exception()]
+
+    await until(lambda: len(now()) >= at_least)
+    await asyncio.sleep(0.05)
+    return now()
 
 
 # ------------------------------------------------------------------ who has nothing to lose
@@ -78,7 +84,7 @@ async def test_the_longest_idle_one_of_who_has_most_gives_way(
 
     modest = await let_in(world)
 
-    assert await closed(clients) == [1]
+    assert await closed(clients, 1) == [1]
     assert world.open_connections == LIMITS.connections_max
     assert await modest.ask(heartbeat()) == heartbeat_answer()
     assert "all 4 connections are in use (limits.connections_max): of the 4 from" in caplog.text
@@ -92,17 +98,17 @@ async def test_nobody_below_a_fair_share_gives_way_and_nobody_to_his_like(
     world = await worlds(limits=LIMITS)
     clients = await filled(world)
     modest = [await let_in(world), await let_in(world)]
-    assert len(await closed(clients)) == 2
+    assert len(await closed(clients, 2)) == 2
 
     for host in (GREEDY, MODEST, MODEST):  # each of the two has half
         assert await (await world.connect(host=host)).rest() == b""
 
-    assert len(await closed(clients)) == 2
+    assert len(await closed(clients, 2)) == 2
     assert await closed(modest) == []
     assert world.gateway.counts.refused["full"] == 3
     assert "of nobody who has more than a fair share one can give way" in caplog.text
     third = await let_in(world, host="127.0.0.7")
-    assert len(await closed([*clients, *modest])) == 3
+    assert len(await closed([*clients, *modest], 3)) == 3
     assert await third.ask(heartbeat()) == heartbeat_answer()
 
 
@@ -135,7 +141,7 @@ async def test_who_is_muted_with_a_request_unread_gives_way_uncharged(worlds: Wo
 
     await let_in(world)
 
-    assert len(await closed(clients)) == 1
+    assert len(await closed(clients, 1)) == 1
     assert not any(b"unread" in frame for frame in world.brokers[0].frames)
     assert len(world.sink.rows) == rows
 
@@ -149,7 +155,7 @@ async def test_who_waits_for_records_gives_way_when_nobody_has_less_to_lose(
 
     await let_in(world)
 
-    assert len(await closed(clients)) == 1
+    assert len(await closed(clients, 1)) == 1
 
 
 @pytest.mark.parametrize(
@@ -158,7 +164,8 @@ async def test_who_waits_for_records_gives_way_when_nobody_has_less_to_lose(
 async def test_who_sends_half_a_request_gives_way_and_is_given_back_what_never_came(
     worlds: Worlds, buckets: dict[QuotaType, BucketSettings], given_back: int
 ) -> None:
-    world = await worlds(table=quotas(PRODUCE=1_000_000), limits=LIMITS)
+    # All four may go on (13 s of debt), and what never comes of one is not paid off before the test ends.
+    world = await worlds(table=quotas(PRODUCE=30_000), limits=LIMITS)
     world.engine.replace_countings({}, buckets)
     clients = await filled(world, first=produce(records=b"h" * 100_000)[:50_000])
     await until(lambda: world.brokers[0].bytes_read == 4 * len(heartbeat()))
@@ -166,7 +173,7 @@ async def test_who_sends_half_a_request_gives_way_and_is_given_back_what_never_c
 
     await let_in(world)
 
-    assert len(await closed(clients)) == 1
+    assert len(await closed(clients, 1)) == 1
     # A sampled rate is charged when all is here.
     assert [row.value < 0 for row in world.sink.rows].count(True) == given_back
 
@@ -236,7 +243,7 @@ async def test_who_awaits_an_answer_is_told_to_leave_and_has_it_first(
     for client in clients:
         assert (await client.frame())[4:8] == (7).to_bytes(4, "big")
     await until(lambda: world.open_connections == LIMITS.connections_max)
-    assert len(await closed(clients)) == 1
+    assert len(await closed(clients, 1)) == 1
 
 
 async def test_who_never_reads_its_answers_is_on_its_way_out_for_so_long_at_most(
@@ -250,13 +257,14 @@ async def test_who_never_reads_its_answers_is_on_its_way_out_for_so_long_at_most
     await let_in(world)
 
     await until(lambda: world.open_connections == LIMITS.connections_max)
-    assert len(await closed(clients)) == 1
+    assert len(await closed(clients, 1)) == 1
     assert await let_in(world)
     await until(lambda: world.open_connections == LIMITS.connections_max)
 
 
+@pytest.mark.timeout(60)
 async def test_answers_that_never_come_keep_nobody_out(worlds: Worlds) -> None:
-    """One address holds all places and another floods: who comes from a third is let in within 2 s."""
+    """One address holds all places and another floods: who comes from a third is let in long before LEAVE_S."""
     limits = GatewayLimits(connections_max=FEW, drain_ms=100)
     world = await worlds(behaviour=deaf_to_produce_and_fetch, limits=limits)
     await filled(world, places=FEW, first=produce())
@@ -266,7 +274,7 @@ async def test_answers_that_never_come_keep_nobody_out(worlds: Worlds) -> None:
 
     try:
         for number in range(3):
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(10):  # it takes HURRY_S, and what a busy machine adds
                 await _let_in_at_last(world, f"127.0.1.{number}")
             assert world.open_connections <= FEW + leaving_max(FEW)
     finally:
@@ -302,7 +310,7 @@ async def test_who_was_told_longest_ago_goes_where_its_address_has_its_share(
     async with asyncio.timeout(10):
         await _let_in_at_last(world, MODEST)
 
-    assert len(await closed(clients)) == 1
+    assert len(await closed(clients, 1)) == 1
     assert world.open_connections == LIMITS.connections_max + 1
     assert world.gateway.counts.closed["made_room"] == 1
 
@@ -342,7 +350,7 @@ async def test_a_login_may_take_its_time_while_others_come(worlds: Worlds) -> No
         others.append(await let_in(world, f"127.0.1.{number}"))
 
     assert await closed([*slow, *others]) == []
-    assert len(await closed(clients)) == 6
+    assert len(await closed(clients, 6)) == 6
     for client in slow:
         assert await client.ask(heartbeat()) == heartbeat_answer()
 
@@ -360,7 +368,7 @@ async def test_of_those_who_are_nobody_the_address_that_has_most_gives_way(
     await until(lambda: world.gateway.counts.accepted == 46)
 
     assert await closed([modest]) == []
-    assert await closed(silent) == list(range(30))
+    assert await closed(silent, 30) == list(range(30))
     assert await modest.ask(heartbeat()) == heartbeat_answer()
 
 
@@ -372,7 +380,7 @@ async def test_versions_alone_are_nothing(worlds: Worlds) -> None:
         await client.ask(request(18, 0))
 
     assert await let_in(world, GREEDY)
-    assert len(await closed(clients)) == 1
+    assert len(await closed(clients, 1)) == 1
 
 
 async def _versions(broker: Broker, frame: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Connections over their address's rate: kept unread for a while, then closed; in shadow mode let in."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -17,6 +18,13 @@ Worlds = Callable[..., Awaitable[World]]
 QUOTAS = ClientQuotas({QuotaEntity(ip=DEFAULT): {"connection_creation_rate": 2.0}})
 # Two connections at once; whoever is over is kept for 100 ms at most.
 WINDOW = QuotaWindow(11, 100)
+
+
+@pytest.fixture(autouse=True)
+def no_second_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes to connect: so the third is one too many."""
+    now_ns = time.time_ns()
+    monkeypatch.setattr("kvota.gateway.client_side.time_ns", lambda: now_ns)
 
 
 def limited(world: World, *, is_enforced: bool) -> None:

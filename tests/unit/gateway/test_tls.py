@@ -5,6 +5,7 @@ import contextlib
 import os
 import ssl
 import struct
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -458,8 +459,14 @@ async def test_a_name_says_which_node_is_called(
 
 
 async def test_who_calls_one_node_too_often_is_held_back_there_and_not_at_others(
-    worlds: Worlds, authority: Authority, server: ServerTls, caplog: pytest.LogCaptureFixture
+    worlds: Worlds,
+    authority: Authority,
+    server: ServerTls,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    now_ns = time.time_ns()  # no second passes, however long it takes to call
+    monkeypatch.setattr("kvota.gateway.client_side.time_ns", lambda: now_ns)
     world = await worlds(tls=server, brokers=3, node_host="broker-{node}.kafka.example")
     world.store.quotas = ClientQuotas({QuotaEntity(ip=DEFAULT): {"connection_creation_rate": 1.0}})
     world.gateway.put_in_force(
@@ -698,7 +705,9 @@ async def test_certificate_key_and_password_for_brokers_are_renewed_while_client
     assert tls.look() == ""  # said once
     still = await world.connect()
     await still.ask(heartbeat(1))
-    secret.write_text("second-word\n")
+    written = tmp_path / "next-password"  # it is looked at meanwhile, and never half written
+    written.write_text("second-word\n")
+    written.replace(secret)
     shows = f"upstream.tls: trusts {authority.certificate}, shows the certificate {issued.certificate}, which ends"
     await until(lambda: shows in caplog.text)
     after = await world.connect()

@@ -21,7 +21,7 @@ from kvota.pipeline import chunk_schema as s
 from kvota.pipeline import direct, key_ranges, row_groups
 from kvota.pipeline.direct import counter_ids, cut_for_tasks, rows_in
 from kvota.pipeline.event_columns import Events
-from kvota.pipeline.key_ranges import LEAST, Cut, KeyRange, RowGroup, after, cut
+from kvota.pipeline.key_ranges import LEAST, Cut, KeyRange, Room, RowGroup, after, cut
 from kvota.pipeline.pack import pack
 from kvota.pipeline.packing_choice import Packing
 from kvota.pipeline.row_groups import (
@@ -109,9 +109,13 @@ def all_groups(found: FoundEvents, packing: Packing) -> list[RowGroup]:
     return [g for n, file in enumerate(files_of(found)) for g in groups_of(n, file, packing)]
 
 
+def room(begun_max: int, open_max: int) -> Room:
+    return Room(begun_max=begun_max, open_max=open_max, kept_bytes_max=1 << 20)
+
+
 def cut_small(found: FoundEvents, packing: Packing, tasks: int, at_once: int) -> Cut:
     groups = all_groups(found, packing)
-    return cut(groups, tasks, rows_at_once=at_once, begun_max=10_000, open_max=10_000)
+    return cut(groups, tasks, rows_at_once=at_once, room=room(10_000, 10_000))
 
 
 Found = dict[tuple[object, ...], list[tuple[float, ...]]]
@@ -298,7 +302,7 @@ def test_a_counter_too_large_for_a_task_is_streamed_and_has_the_rows_of_chunks(
     monkeypatch.setattr(direct, "_ROWS_AT_ONCE", 50)
 
     groups = all_groups(found, packing)
-    cut_here = cut(groups, 2, rows_at_once=50, begun_max=80, open_max=10_000)
+    cut_here = cut(groups, 2, rows_at_once=50, room=room(80, 10_000))
     parts = list(read(found, packing, cut_here))
 
     assert numbers_of(parts) == expected
@@ -382,7 +386,7 @@ def test_sums_of_seconds_are_those_of_chunks(
     if how == "in parts":
         monkeypatch.setattr(direct, "_FOUND_MAX", 90)
         monkeypatch.setattr(direct, "_SUMMED_AT_ONCE", 40)
-    cut_here = cut(groups, 2, rows_at_once=50, begun_max=begun_max, open_max=10_000)
+    cut_here = cut(groups, 2, rows_at_once=50, room=room(begun_max, 10_000))
 
     streamed = [one for ranges in cut_here.tasks for one in ranges if one.is_streamed]
     assert bool(streamed) == (how == "streamed")
@@ -403,7 +407,7 @@ def test_a_key_of_several_counters_that_nobody_knows_is_not_streamed(
 
     for by in ("counter", "user-client"):  # three runs in a file; any number of client ids
         groups = all_groups(found, of_runs(found, by))
-        cut_here = cut(groups, 2, rows_at_once=50, begun_max=100, open_max=10_000)
+        cut_here = cut(groups, 2, rows_at_once=50, room=room(100, 10_000))
         assert cut_here.large
         assert not any(one.is_streamed for ranges in cut_here.tasks for one in ranges)
 

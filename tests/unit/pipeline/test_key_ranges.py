@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvota.pipeline.key_ranges import LEAST, Cut, Key, KeyRange, RowGroup, after, cut, tightened
+from kvota.pipeline.key_ranges import (
+    LEAST,
+    Cut,
+    Key,
+    KeyRange,
+    Room,
+    RowGroup,
+    after,
+    cut,
+    tightened,
+)
 
 NAMES = ("a", "b", "c", "d", "e")
 keys = st.tuples(st.sampled_from(("FETCH", "PRODUCE")), st.sampled_from(NAMES), st.integers(0, 2))
@@ -28,6 +38,10 @@ def records(draw: st.DrawFn) -> tuple[list[RowGroup], dict[tuple[int, int], list
     return groups, rows
 
 
+def room(begun_max: int, open_max: int, *, kept_bytes_max: int = 1_000) -> Room:
+    return Room(begun_max=begun_max, open_max=open_max, kept_bytes_max=kept_bytes_max)
+
+
 def ranges_of(found: Cut) -> list[KeyRange]:
     return [*(one for ranges in found.tasks for one in ranges), *found.large]
 
@@ -48,7 +62,7 @@ def test_every_row_is_read_once_whatever_the_cut(
 ) -> None:
     groups, rows = record
 
-    found = cut(groups, tasks, rows_at_once=at_once, begun_max=most, open_max=2 * most)
+    found = cut(groups, tasks, rows_at_once=at_once, room=room(most, 2 * most))
 
     assert len(found.tasks) <= tasks
     for (file, group), of_group in rows.items():
@@ -72,7 +86,7 @@ def test_tasks_get_neighbours_and_about_as_many_rows() -> None:
         for group in range(20)
     ]
 
-    found = cut(groups, 4, rows_at_once=30, begun_max=100, open_max=100)
+    found = cut(groups, 4, rows_at_once=30, room=room(100, 100))
 
     assert [len(ranges) for ranges in found.tasks] == [5, 5, 5, 5]
     assert found.rows_read(0) == 600
@@ -94,7 +108,7 @@ def groups_of_a_hot_key(passes: int) -> list[RowGroup]:
 
 @pytest.mark.parametrize("passes", [1, 2])
 def test_a_key_with_too_many_rows_is_streamed(passes: int) -> None:
-    found = cut(groups_of_a_hot_key(passes), 1, rows_at_once=10, begun_max=50, open_max=1_000)
+    found = cut(groups_of_a_hot_key(passes), 1, rows_at_once=10, room=room(50, 1_000))
 
     assert not found.large
     ((before, hot, behind),) = found.tasks
@@ -108,7 +122,7 @@ def test_a_key_with_too_many_rows_is_streamed(passes: int) -> None:
 
 @pytest.mark.parametrize("passes", [0, 3])
 def test_a_key_that_cannot_be_streamed_is_a_large_range(passes: int) -> None:
-    found = cut(groups_of_a_hot_key(passes), 2, rows_at_once=10, begun_max=50, open_max=1_000)
+    found = cut(groups_of_a_hot_key(passes), 2, rows_at_once=10, room=room(50, 1_000))
 
     assert [(one.start, one.end) for one in found.large] == [(HOT, None)]  # in one piece
     assert len(found.large[0].groups) == 10
@@ -177,7 +191,7 @@ def test_many_rows_of_one_name_are_streamed_broker_by_broker() -> None:
         for place in range(4)
     ]
 
-    found = cut(groups, 1, rows_at_once=10, begun_max=35, open_max=1_000)
+    found = cut(groups, 1, rows_at_once=10, room=room(35, 1_000))
 
     assert not found.large
     (ranges,) = found.tasks
@@ -185,6 +199,31 @@ def test_many_rows_of_one_name_are_streamed_broker_by_broker() -> None:
     assert streamed == [("a", 0), ("m", 0), ("m", 1), ("m", 2)]
     rest = [(one.start[1:], one.end and one.end[1:]) for one in ranges if not one.is_streamed]
     assert rest == [(("a", 1), ("m", 0)), (("m", 3), None)]
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_what_lies_between_two_names_is_read_by_the_task_that_keeps_its_groups(
+    *, has_room: bool
+) -> None:
+    # Of many files each has one group with the end of one name and the beginning of the next; most rows are theirs.
+    ends = (("a", 0), ("m", 0), ("z", 0))
+    groups = [
+        RowGroup(
+            file, place, 10, ("PRODUCE", *ends[place]), ("PRODUCE", *ends[place + 1]), kept_bytes=5
+        )
+        for file in range(20)
+        for place in range(2)
+    ]
+
+    found = cut(
+        groups, 1, rows_at_once=10, room=room(35, 200, kept_bytes_max=100 if has_room else 99)
+    )
+
+    between, without_end = ("PRODUCE", "a", 1), ("PRODUCE", "m", 1)
+    large = [without_end] if has_room else [between, without_end]
+    assert [one.start for one in found.large] == large
+    (one,) = (each for each in ranges_of(found) if each.start == between)
+    assert (one.end, one.rows_begun, one.rows_open) == (("PRODUCE", "m", 0), 0, 200)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +244,7 @@ def test_brokers_that_are_told_are_streamed_and_what_lies_between_is_read(
         for place in range(5)
     ]
 
-    found = cut(groups, 1, rows_at_once=40, begun_max=35, open_max=1_000)
+    found = cut(groups, 1, rows_at_once=40, room=room(35, 1_000))
 
     every = sorted(ranges_of(found), key=lambda one: one.start)
     assert [one.start for one in every[1:]] == [one.end for one in every[:-1]]

@@ -10,11 +10,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from tests.oracle.grid_run import CounterRun, Grid
 
 from kvota.engine import QuotaWindow, SampledRate, TokenBucket
-from kvota.engine.arithmetic import BLOCKED_THROTTLE_MS, java_round, rate_window_ms, sample_complete
+from kvota.engine.arithmetic import (
+    BLOCKED_THROTTLE_MS,
+    debt_throttle,
+    java_round,
+    rate_window_ms,
+    sample_complete,
+)
 from kvota.engine.debt_bucket import DebtBucket
+from kvota.pipeline.kernels.apart_kernel import LANES
+from kvota.pipeline.kernels.closed_kernels import whole_ms
 
 QUOTAS = (40.0, 150.0, 400.0, 1_000.0, 5_000.0)
 WINDOW = QuotaWindow(5, 400)
@@ -71,8 +81,15 @@ def traffic(seed: int, *, count: int = 400, strict: float = 0.5) -> Rows:
     return rows
 
 
-def run(rows: Rows, mode: str, kind: str, *, cuts: tuple[int, ...] = ()) -> dict[str, list[float]]:
-    counter = CounterRun(1, Grid(quotas=QUOTAS, mode=mode))
+def run(
+    rows: Rows,
+    mode: str,
+    kind: str,
+    *,
+    cuts: tuple[int, ...] = (),
+    quotas: tuple[float, ...] = QUOTAS,
+) -> dict[str, list[float]]:
+    counter = CounterRun(1, Grid(quotas=quotas, mode=mode))
     columns = rows.columns(kind)
     edges = [0, *cuts, len(rows.ms)]
     for start, end in pairwise(edges):
@@ -209,19 +226,63 @@ def expected(rows: Rows, quota: float, mode: str, kind: str) -> Expected:
     return one
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(3))
-def test_each_candidate_fares_as_with_the_engine(seed: int, mode: str, kind: str) -> None:
-    rows = traffic(seed)
+def check_with_engine(rows: Rows, mode: str, kind: str, quotas: tuple[float, ...]) -> None:
+    result = run(rows, mode, kind, quotas=quotas)
 
-    result = run(rows, mode, kind)
-
-    by_engine = [expected(rows, quota, mode, kind) for quota in QUOTAS]
+    by_engine = [expected(rows, quota, mode, kind) for quota in quotas]
     assert result["over"] == [one.over for one in by_engine]
     assert result["rejected"] == [one.rejected for one in by_engine]
     for name in ("throttle_ms_sum", "worst_ms", "value_within", "delay_ms_sum", "delay_ms_max"):
         assert result[name] == pytest.approx([getattr(one, name) for one in by_engine], rel=1e-9)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_each_candidate_fares_as_with_the_engine(seed: int, mode: str, kind: str) -> None:
+    check_with_engine(traffic(seed), mode, kind, QUOTAS)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 8, LANES, LANES + 1, 2 * LANES + 5])
+def test_so_does_each_of_many(count: int, mode: str, kind: str) -> None:
+    # The least quota has the longest waits; an order by size would hide lanes that are mixed up.
+    quotas = np.geomspace(30.0, 6_000.0, count)
+    np.random.default_rng(count).shuffle(quotas)
+
+    check_with_engine(traffic(7, count=150), mode, kind, tuple(quotas.tolist()))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_value_that_is_no_number_is_no_time_either(mode: str) -> None:
+    # A limit of 0 that is none below its floor (REQUEST), while a sample has a value that is no number.
+    rows = Rows([START_MS + 40 * n for n in range(40)], [50.0] * 40, [False] * 40)
+    columns = rows.columns("rate", floor=0.0)
+    columns["limit"] = np.where((np.arange(40) // 9) % 3 == 2, 0.0, 5.0)
+    columns["value"][17] = np.nan
+    counter = CounterRun(1, Grid(quotas=(0.5, 1.0, 2.0), relative=True, mode=mode))
+
+    counter.feed(columns)
+
+    result = counter.result()
+    names = ("throttle_ms_sum", "worst_ms", "delay_ms_sum", "delay_ms_max", "span_ms")
+    if mode != "open":
+        assert all(np.isfinite(result[name]).all() for name in names)
+    assert (result["span_ms"] > 0).all()
+
+
+@given(st.floats(allow_nan=False))
+@example(0.0)
+@example(-0.0)
+@example(5e-324)
+@example(0.25)
+@example(2147483646.0)
+@example(2147483646.000001)
+@example(2147483647.0)
+@example(float("inf"))
+def test_whole_ms_is_the_throttle_of_the_engine(debt_ms: float) -> None:
+    assert whole_ms(debt_ms) == debt_throttle(debt_ms)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -50,7 +50,7 @@ def recorded() -> list[EventRow]:
     """Rows of two runs at the same time, enforced and not, with waits of every kind; many in one second."""
     first = RecordedTraffic(7, run_id="run-1", enforced=False)
     second = RecordedTraffic(8, run_id="run-2", gateway="gateway 2", enforced=True)
-    return [*first.rows(2_000), *second.rows(2_000)]
+    return [*first.rows(600), *second.rows(600)]
 
 
 def strange(rows: Iterable[EventRow], seed: int, values: tuple[float, ...]) -> list[EventRow]:

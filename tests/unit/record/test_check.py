@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.record.record_files import LATER_US, ROWS, put, put_record
 
+from kvota.model.event import EVENT_COLUMNS, SCHEMA_VERSION
 from kvota.record.check import Gap, check
 from kvota.record.compact import compact
 from kvota.record.found_events import find_events
@@ -90,7 +91,7 @@ def test_rows_that_are_not_those_of_the_footer_are_found(tmp_path: Path) -> None
     assert (bad.file, bad.reason) == (other, "its rows are not those that its footer names")
 
 
-@pytest.mark.parametrize("name", ["value", "ts_us", "seq", "gateway", "run_id"])
+@pytest.mark.parametrize("name", [column.name for column in EVENT_COLUMNS if not column.nullable])
 def test_a_row_that_lacks_what_each_has_is_found(name: str, tmp_path: Path) -> None:
     good, file = put(tmp_path, ROWS[:50]), put(tmp_path, ROWS[50:60])
     table = pq.read_table(file)  # with what its footer says of runs
@@ -108,3 +109,20 @@ def test_files_without_columns_that_not_everybody_needs_are_read(tmp_path: Path)
     pq.write_table(pq.read_table(file).drop_columns(["user", "samples"]), file)
 
     assert check(find_events([file])).is_sound
+
+
+def test_rows_from_one_end_of_the_numbers_to_the_other_are_told_apart(tmp_path: Path) -> None:
+    """No gateway numbers so; neither sum nor difference of two of them is a number."""
+    file = put(tmp_path, ROWS[:5])
+    table = pq.read_table(file)
+    ends = [-(2**63), -(2**63), -(2**63) + 1, 2**63 - 1, 2**63 - 1]
+    place = table.schema.get_field_index("seq")
+    rows = table.set_column(place, table.schema.field("seq"), pa.array(ends))
+    plain = rows.replace_schema_metadata({b"schema_version": SCHEMA_VERSION.encode()})
+    pq.write_table(plain, file)
+
+    checked = check(find_events([file]))
+
+    assert checked.repeated == 2
+    assert checked.missing == 2**64 - 3
+    assert checked.bad == ()

@@ -13,6 +13,9 @@ from kvota.model.units import format_duration_ms, format_moment
 # So many rows are looked at for the names of users.
 _ROWS_LOOKED_AT = 1000
 
+# So many files that lack columns are named.
+_LACKING_NAMED = 5
+
 if TYPE_CHECKING:
     from kvota.record.found_events import FoundEvents
     from kvota.record.period import Period
@@ -84,6 +87,14 @@ def say_bad(found: "FoundEvents") -> None:
         print(f"kvota: {bad}", file=sys.stderr)
     if found.bad:
         print(f"kvota: {len(found.bad)} bad files, {len(found.good)} good ones", file=sys.stderr)
+    lacking = [file for file in found.files if file.lacking]
+    for file in lacking[:_LACKING_NAMED]:
+        print(
+            f"kvota: {file.place}: it has no column {', '.join(file.lacking)}; its decisions are read as without",
+            file=sys.stderr,
+        )
+    if len(lacking) > _LACKING_NAMED:
+        print(f"kvota: {len(lacking):,} files lack columns", file=sys.stderr)
     repeated = sum(max(0, -run.missing) for run in found.runs)
     if repeated:
         print(f"kvota: {repeated:,} rows are there more than once", file=sys.stderr)

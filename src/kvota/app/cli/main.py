@@ -4,12 +4,15 @@ import argparse
 import difflib
 import importlib
 import os
+import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Protocol, cast
 
+from kvota.app.cli import standard_streams
 from kvota.app.cli.exit_codes import (
     BROKEN,
     CODE_OF_ERROR,
@@ -79,6 +82,10 @@ COMMANDS: dict[str, str] = {
 }
 
 
+# Of Ctrl-C in this process. A library may make another error of it, as PyArrow does while it imports pandas.
+_interrupts: list[int] = []
+
+
 class Command(Protocol):
     """A command's module, as ``main`` uses it."""
 
@@ -95,13 +102,41 @@ class Command(Protocol):
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return its exit code (see ``exit_codes``)."""
-    if argv is None:
-        _leave_hypothesis_out()
+    if argv is not None:
+        return _code(argv)
+    _leave_hypothesis_out()
+    standard_streams.prepare()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is to be ignored
+        signal.signal(signal.SIGINT, _interrupt)
+    return _code(sys.argv[1:], ends=_take_no_more_interrupts)
+
+
+def _code(arguments: list[str], ends: Callable[[], object] = lambda: None) -> int:
+    """Run one command and call ``ends``, then say if it was interrupted; return the exit code."""
     try:
-        return _chosen(sys.argv[1:] if argv is None else argv)
+        try:
+            return _answered(arguments)
+        finally:
+            ends()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _interrupts.append(number)
+    signal.default_int_handler(number, frame)
+
+
+def _answered(arguments: list[str]) -> int:
+    """Do what is asked, and see that what was printed is written: Python does it as it ends, too late to say why not."""
+    try:
+        try:
+            return _chosen(arguments)
+        finally:  # also behind a help text, which ends by SystemExit
+            sys.stdout.flush()
+    except OSError as error:  # of what is printed: those of a command have become its code
+        return _unwritten(error)
 
 
 def _chosen(arguments: list[str]) -> int:
@@ -134,6 +169,21 @@ def _chosen(arguments: list[str]) -> int:
     return _run(name, command, args)
 
 
+def _unwritten(error: OSError) -> int:
+    """Say why nobody gets what was printed; return the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    # Its reader has left, such as head: not an error of ours.
+    if isinstance(error, BrokenPipeError):
+        return DONE
+    print(f"kvota: the answer could not be written: {error.strerror}", file=sys.stderr)
+    return UNREACHABLE
+
+
+def _take_no_more_interrupts() -> None:
+    """The answer has been given, or Ctrl-C taken: as Python ends, one more would end it by the signal, not by its code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _leave_hypothesis_out() -> None:
     """Kio loads Hypothesis where tests have installed it, which then leaves a folder where the user stands."""
     sys.modules.setdefault("hypothesis", cast("ModuleType", None))
@@ -148,9 +198,10 @@ def _run(name: str, command: Command, args: argparse.Namespace) -> int:
 
 def _code_of(error: Exception, name: str, args: argparse.Namespace) -> int:
     """Say what went wrong, and what to do; return the exit code."""
-    if isinstance(error, BrokenPipeError):  # the reader of our table has left: not an error of ours
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+    if isinstance(error, BrokenPipeError) or (
+        isinstance(error, OSError) and error.filename == standard_streams.ANSWER
+    ):
+        return _unwritten(error)
     if isinstance(error, KvotaError):
         _say(str(error), args)
         return next(code for kind, code in CODE_OF_ERROR.items() if isinstance(error, kind))
@@ -162,6 +213,8 @@ def _code_of(error: Exception, name: str, args: argparse.Namespace) -> int:
     if isinstance(error, OSError) and error.filename is not None:
         _say(f"{error.filename}: {error.strerror}.{_remedy(str(error.filename))}", args)
         return UNREACHABLE
+    if _interrupts:
+        raise KeyboardInterrupt from error
     traceback.print_exception(error)
     report = "that is a fault of kvota itself; please report it with the lines above"
     print(f"kvota: {report}", file=sys.stderr)

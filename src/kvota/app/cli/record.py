@@ -36,6 +36,9 @@ EXAMPLE = "{kvota} record show --events kvota-demo/shadow/record"
 # Lines of a table on a screen; JSON has them all.
 _LINES_MAX = 40
 
+# Files with other columns than the table's that are named; JSON has them all.
+_FILES_NAMED = 3
+
 # So often a record is read that changes while it is checked.
 _TRIES = 3
 
@@ -223,6 +226,13 @@ def _checked_lines(checked: "Checked", found: "FoundEvents", every: "FoundEvents
         "removed, so the law does not judge its first decisions"
         for run in beheaded
     ]
+    others = _with_other_columns(found)
+    lines += [
+        f"note: {file.place}: its columns are not those of the events table{_lacking(file)}, so record compact leaves it as it is"
+        for file in others[:_FILES_NAMED]
+    ]
+    if len(others) > _FILES_NAMED:
+        lines.append(f"note: the same of {_count(len(others) - _FILES_NAMED, 'more file')}")
     if found.superseded:
         lines.append(
             f"note: {_count(len(found.superseded), 'file')} were merged into others and wait to be "
@@ -255,7 +265,16 @@ def _checked_json(checked: "Checked", found: "FoundEvents") -> dict[str, Any]:
         "missing_decisions": checked.missing,
         "repeated_decisions": checked.repeated,
         "superseded_files": len(found.superseded),
+        "other_columns_files": [file.place for file in _with_other_columns(found)],
     }
+
+
+def _lacking(file: "EventFile") -> str:
+    return f" (no {', '.join(file.lacking)})" if file.lacking else ""
+
+
+def _with_other_columns(found: "FoundEvents") -> list["EventFile"]:
+    return [file for file in found.files if not file.is_plain]
 
 
 def _show(args: argparse.Namespace) -> int:

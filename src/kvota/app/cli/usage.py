@@ -137,7 +137,8 @@ def _read(record: Record, args: argparse.Namespace) -> _Used:
             starts = drawn.withColumn("start_us", F.unix_micros("window_start"))
             for window in starts.select("counter_id", "start_us", "rate_mean").collect():
                 place = window["start_us"] // 1_000_000 // window_s - first
-                bars[window["counter_id"]][place] = window["rate_mean"]
+                if 0 <= place < count:  # else the times that footers name are not those of the rows
+                    bars[window["counter_id"]][place] = window["rate_mean"]
         ids = read_ids(record, every_chunk, args)
         is_anonymous = users == {ANONYMOUS}
         return _Used(rows, every["lines"], every["events"] or 0, is_anonymous, bars, ids)

@@ -34,8 +34,11 @@ ANALYTICS_CONNECTIONS = 10
 ANALYTICS_RECORD_BYTES = 16_000
 CRASHLOOP_AT_ONCE = 8
 CRASHLOOP_RECORDS = 10
-# A producer that has nothing to do any longer than this crashes, as the orchestrator of its pods sees to.
+# The first ones crash when they have done their work; each later one after twice that time, done or not, as the
+# orchestrator of its pods sees to. No sooner than this, and two generations at least: on a busy machine, too, they
+# bring more producer ids than are allowed.
 CRASHLOOP_LIVES_S = 1.5
+CRASHLOOP_GENERATIONS = 2
 TOPICS_PER_STORM = 4
 PARTITIONS_PER_TOPIC = 4
 
@@ -220,8 +223,10 @@ def _crashloop(job: TenantJob) -> TenantReport:
     looks = Consumer(settings | {"group.id": CRASHLOOP})
     stored_before = _stored(looks, topic)
     end = time.monotonic() + job.seconds
-    while time.monotonic() < end:
-        crash_s = time.monotonic() + CRASHLOOP_LIVES_S
+    lives_s = _MEET_S
+    generation = 0
+    while generation < CRASHLOOP_GENERATIONS or time.monotonic() < end:
+        born_s = time.monotonic()
         producers = [
             Producer(settings | {"enable.idempotence": True, "linger.ms": 0})
             for _ in range(CRASHLOOP_AT_ONCE)
@@ -231,10 +236,13 @@ def _crashloop(job: TenantJob) -> TenantReport:
             for _ in range(CRASHLOOP_RECORDS):
                 _send(producer, topic, b"of a short life", report)
         for producer in producers:
-            producer.flush(max(0.0, crash_s - time.monotonic()))
+            producer.flush(max(0.0, born_s + lives_s - time.monotonic()))
+        if generation == 0:
+            lives_s = min(_MEET_S, max(CRASHLOOP_LIVES_S, 2 * (time.monotonic() - born_s)))
         for producer in producers:
             producer.purge()
             producer.flush(_FLUSH_S)
+        generation += 1
     report.stored_records = _stored(looks, topic) - stored_before
     looks.close()
     return report

@@ -290,9 +290,18 @@ class LocalKafka(Reachable):
             replication_factor=replication_factor,
             configs=configs or {},
         )
+        self.await_topic(name, partitions)
+
+    def await_topic(self, name: str, partitions: int) -> None:
+        """Returns when all running nodes know leaders of so many partitions; of 0: that the topic is gone.
+
+        Raises:
+            UnreachableError: a node has ended meanwhile, or two minutes have passed.
+        """
+        running = [node for node in self.nodes if node.running]
         for node in running:
             await_so(
-                f'node {node.node_id} knows topic "{name}"',
+                f'node {node.node_id} knows {partitions} partitions of topic "{name}"',
                 lambda node=node: admin.knows_topic(node.address, name, partitions),  # type: ignore[misc]
                 running,
             )

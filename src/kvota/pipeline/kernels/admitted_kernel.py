@@ -9,7 +9,7 @@ Its steps are those of the closed loops; where requests come as they came, none 
 import numpy as np
 
 from kvota.pipeline.kernels.apart_kernel import NO_RATE, throttle_of
-from kvota.pipeline.kernels.closed_kernels import closed_bucket, closed_debt, free_again_ms
+from kvota.pipeline.kernels.closed_kernels import closed_bucket, free_again_ms
 from kvota.pipeline.kernels.compiled_arithmetic import compiled, kernel, step
 from kvota.pipeline.kernels.counter_steps import (
     Doubles,
@@ -39,9 +39,13 @@ PROOFS = 3
 # Behind the rows of ``own``: the window of the last request.
 _SAMPLES, _SAMPLE_MS = OWN_ROWS, OWN_ROWS + 1
 STATE_INTS = OWN_ROWS + 2
-STATE_DOUBLES = 2
 
+_BLOCKED_THROTTLE_MS = compiled.BLOCKED_THROTTLE_MS
 _is_blocked = compiled.is_blocked
+_unit_ms = compiled.unit_ms
+_debt_at = compiled.debt_at
+_debt_with = compiled.debt_with
+_debt_throttle = compiled.debt_throttle
 _burst_tokens = compiled.burst_tokens
 _counter_expired = compiled.counter_expired
 _sample_complete = compiled.sample_complete
@@ -80,6 +84,39 @@ def _rated(
     return _rate_per_s(total, window_ms), window_ms
 
 
+@step
+def _in_debt(
+    debts: Doubles,
+    own: Int64s,
+    sent_ms: int,
+    amount: float,
+    unit_ms: float,
+    burst_ms: float,
+    debt_max_ms: float,
+    blocked: bool,
+) -> tuple[int, int]:
+    """Charge a debt bucket; return when the request was admitted, and the throttle from ``sent_ms``.
+
+    Under a blocked limit no turn comes: who has to wait for it gives up.
+    """
+    owed_ms = _debt_at(debts[0], own[OWN_TOUCHED_MS, 0], sent_ms, burst_ms)
+    admitted_ms = sent_ms
+    can_wait = debt_max_ms < np.inf and amount >= 0
+    if can_wait and (blocked or owed_ms > debt_max_ms):
+        admitted_ms += _BLOCKED_THROTTLE_MS if blocked else _debt_throttle(owed_ms - debt_max_ms)
+        owed_ms = _debt_at(owed_ms, sent_ms, admitted_ms, burst_ms)
+    if not blocked:
+        owed_ms = _debt_with(owed_ms, amount, unit_ms, burst_ms)
+    debts[0] = owed_ms
+    own[OWN_TOUCHED_MS, 0] = admitted_ms
+    own[OWN_RECORD_MS, 0] = admitted_ms
+    if amount < 0:
+        return admitted_ms, 0
+    if blocked:
+        return admitted_ms, _BLOCKED_THROTTLE_MS
+    return admitted_ms, admitted_ms - sent_ms + _debt_throttle(owed_ms)
+
+
 @kernel
 def admit(  # noqa: C901, PLR0912, PLR0915  (one pass over columns)
     rows_of: Int64s,  # where each counter's rows start, and the end
@@ -97,7 +134,7 @@ def admit(  # noqa: C901, PLR0912, PLR0915  (one pass over columns)
     mode: int,
     from_us: int,
     own: Int64s,  # in and out: of the counter that runs
-    doubles: Doubles,  # the same: tokens or debt, and its worth
+    tokens: Doubles,  # the same, in its only place: tokens or debt
     starts: Int64s,
     lasts: Int64s,
     totals: Doubles,
@@ -105,14 +142,14 @@ def admit(  # noqa: C901, PLR0912, PLR0915  (one pass over columns)
     admitted_ms: Int64s,  # out
 ) -> None:
     """Let every request in as the quota of its counter does."""
-    tokens, worths = doubles[:1], doubles[1:]
     for counter in range(len(rows_of) - 1):
         if counter > 0 or not continues:
             own[:] = 0
             own[OWN_RECORD_MS, 0] = LONG_AGO_MS
             own[OWN_PATH, 0] = -1
-            doubles[:] = 0.0
+            tokens[:] = 0.0
         quota = quotas[counter]
+        unit_ms = _unit_ms(quota)
         blocked = _is_blocked(quota, floors[counter])
         for row in range(rows_of[counter], rows_of[counter + 1]):
             now_ms, amount = ts_us[row] // 1000, value[row]
@@ -137,14 +174,12 @@ def admit(  # noqa: C901, PLR0912, PLR0915  (one pass over columns)
                 if own[OWN_RECORD_MS, 0] == LONG_AGO_MS:
                     tokens[0] = -burst_ms
                     own[OWN_TOUCHED_MS, 0] = sent_ms
-                let_in_ms, _, throttle_ms = closed_debt(
+                let_in_ms, throttle_ms = _in_debt(
                     tokens,
-                    worths,
                     own,
-                    0,
                     sent_ms,
                     amount,
-                    quota,
+                    unit_ms,
                     burst_ms,
                     debts_max_ms[counter],
                     blocked,

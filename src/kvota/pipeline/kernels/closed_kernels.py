@@ -30,6 +30,9 @@ from kvota.pipeline.kernels.grid_sums import (
     arrive,
     limit_of,
     note,
+    note_each,
+    note_each_delay,
+    note_each_wait,
     set_limits,
 )
 
@@ -38,8 +41,12 @@ _TRIES_MAX = 4
 
 # Waits end here (34 years), so that sums of times stay within 64 bits.
 WAIT_MS_MAX = 2**40
-_FREE_MS_MAX = 2**60
 
+# Delays add up no further (142,000 years; as a time: the year 144,000), so that times are whole numbers as doubles, too.
+FREE_MS_MAX = 2**52
+
+_INT32_MAX = float(compiled.INT32_MAX)
+_BLOCKED_MS = float(compiled.BLOCKED_THROTTLE_MS)
 _BLOCKED_THROTTLE_MS = compiled.BLOCKED_THROTTLE_MS
 _is_blocked = compiled.is_blocked
 _burst_tokens = compiled.burst_tokens
@@ -50,7 +57,6 @@ _counter_expired = compiled.counter_expired
 _unit_ms = compiled.unit_ms
 _debt_at = compiled.debt_at
 _debt_with = compiled.debt_with
-_debt_throttle = compiled.debt_throttle
 _debt_under = compiled.debt_under
 _worth_with = compiled.worth_with
 
@@ -65,7 +71,7 @@ def sent_ms_of(free_ms: int, now_ms: int, mode: int) -> int:
 def free_again_ms(free_ms: int, sent_ms: int, throttle_ms: int, mode: int) -> int:
     """Return when the client is free again: a time (backlog), or how much later it all is (think)."""
     after_ms = sent_ms + throttle_ms if mode == BACKLOG else free_ms + throttle_ms
-    return min(after_ms, _FREE_MS_MAX)
+    return min(after_ms, FREE_MS_MAX)
 
 
 @step
@@ -115,44 +121,10 @@ def closed_bucket(
 
 
 @step
-def closed_debt(
-    debts: Doubles,
-    worths: Doubles,
-    own: Int64s,
-    c: int,
-    sent_ms: int,
-    amount: float,
-    limit: float,
-    burst_ms: float,
-    debt_max_ms: float,
-    blocked: bool,
-) -> tuple[int, int, int]:
-    """Return when it was admitted, how often it waited for its turn, and the throttle from ``sent_ms``.
-
-    Under a blocked limit no turn comes: who has to wait for it gives up.
-    """
-    in_force = 0.0 if blocked else limit
-    owed_ms = _debt_at(debts[c], own[OWN_TOUCHED_MS, c], sent_ms, burst_ms)
-    owed_ms = _debt_under(owed_ms, worths[c], in_force)
-    admitted_ms, waits = sent_ms, 0
-    can_wait = debt_max_ms < np.inf and amount >= 0
-    if can_wait and (blocked or owed_ms > debt_max_ms):
-        admitted_ms += _BLOCKED_THROTTLE_MS if blocked else _debt_throttle(owed_ms - debt_max_ms)
-        owed_ms = _debt_at(owed_ms, sent_ms, admitted_ms, burst_ms)
-        waits = 1
-    before_ms = owed_ms
-    if not blocked:
-        owed_ms = _debt_with(before_ms, amount, _unit_ms(limit), burst_ms)
-    worths[c] = _worth_with(before_ms, worths[c], amount, in_force, owed_ms)
-    debts[c] = owed_ms
-    own[OWN_TOUCHED_MS, c] = admitted_ms
-    own[OWN_RECORD_MS, c] = admitted_ms
-    throttle_ms = admitted_ms - sent_ms
-    if blocked and amount >= 0:
-        throttle_ms = _BLOCKED_THROTTLE_MS
-    elif amount >= 0:
-        throttle_ms += _debt_throttle(owed_ms)
-    return admitted_ms, waits, throttle_ms
+def whole_ms(debt_ms: float) -> float:
+    """Return ``debt_throttle`` of the engine as a double, without branches."""
+    ms: float = np.ceil(min(max(0.0, debt_ms), _INT32_MAX))
+    return ms
 
 
 @step
@@ -221,8 +193,54 @@ def bucket_closed_rows(
                 note_delay(sums, c, refusals, admitted_ms - now_ms)
 
 
+@step
+def _each_under(debts: Doubles, worths: Doubles, limits: Doubles, floor: float) -> None:
+    """Have each debt be what it is under the limit in force."""
+    for c in range(len(debts)):
+        in_force = 0.0 if _is_blocked(limits[c], floor) else limits[c]
+        debts[c] = _debt_under(debts[c], worths[c], in_force)
+
+
+@step
+def _each_with(
+    debts: Doubles,
+    worths: Doubles,
+    limits: Doubles,
+    units_ms: Doubles,
+    floor: float,
+    amount: float,
+    burst_ms: float,
+) -> None:
+    """Charge each debt, and say what it is worth from now on."""
+    for c in range(len(debts)):
+        before_ms = debts[c]
+        in_force = 0.0 if _is_blocked(limits[c], floor) else limits[c]
+        debts[c] = _debt_with(before_ms, amount, units_ms[c], burst_ms)
+        worths[c] = _worth_with(before_ms, worths[c], amount, in_force, debts[c])
+
+
+@step
+def _each_waits(
+    waits_ms: Doubles,
+    admitted_ms: Doubles,  # in: when it was sent
+    debts: Doubles,
+    limits: Doubles,
+    floor: float,
+    debt_max_ms: float,
+    burst_ms: float,
+) -> None:
+    """Have each request wait for its turn; under a blocked limit no turn comes, and who waits gives up."""
+    for c in range(len(debts)):
+        wait_ms = whole_ms(debts[c] - debt_max_ms)
+        waits_ms[c] = _BLOCKED_MS if _is_blocked(limits[c], floor) else wait_ms
+    for c in range(len(debts)):
+        sent_ms = admitted_ms[c]
+        admitted_ms[c] = sent_ms + waits_ms[c]
+        debts[c] = _debt_at(debts[c], sent_ms, admitted_ms[c], burst_ms)
+
+
 @kernel
-def debt_closed_rows(
+def debt_closed_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns)
     ts_us: Int64s,
     value: Doubles,
     limit: Doubles,
@@ -240,26 +258,58 @@ def debt_closed_rows(
     worths: Doubles,  # the same
     sums: Doubles,
 ) -> None:
-    """Replay debt buckets in a closed loop: a client sends later, and goes on when its turn comes."""
-    limits = np.empty(len(quotas))
+    """Replay debt buckets in a closed loop: a client sends later, and goes on when its turn comes.
+
+    Times are doubles, which hold them to the ms, and a loop does little: so the compiler takes many candidates at once.
+    """
+    count = len(quotas)
+    limits, units_ms = np.empty(count), np.empty(count)
+    free_ms, touched_ms = np.empty(count), np.empty(count)
+    sent_ms, waits_ms, throttles_ms = np.empty(count), np.zeros(count), np.empty(count)
+    has_begun = True
+    for c in range(count):
+        free_ms[c], touched_ms[c] = float(own[OWN_FREE_MS, c]), float(own[OWN_TOUCHED_MS, c])
+        has_begun = own[OWN_RECORD_MS, c] != LONG_AGO_MS
     for row in range(len(ts_us)):
         if row == 0 or (relative and limit[row] != limit[row - 1]):
             set_limits(limits, quotas, limit[row], relative)
-        now_ms = ts_us[row] // 1000
+            for c in range(count):
+                units_ms[c] = 0.0 if _is_blocked(limits[c], floor) else _unit_ms(limits[c])
         window_ms, amount = samples[row] * sample_ms[row], value[row]
-        burst_ms = float(window_ms)
-        counts = arrive(clock, sums, now_ms, amount, window_ms, complete[row])
+        counts = arrive(clock, sums, ts_us[row] // 1000, amount, window_ms, complete[row])
         clock[SAMPLES], clock[SAMPLE_MS] = samples[row], sample_ms[row]
-        for c in range(len(quotas)):
-            sent_ms = sent_ms_of(own[OWN_FREE_MS, c], now_ms, mode)
-            if own[OWN_RECORD_MS, c] == LONG_AGO_MS:
-                debts[c] = -burst_ms
-                own[OWN_TOUCHED_MS, c] = sent_ms
-            blocked = _is_blocked(limits[c], floor)
-            admitted_ms, waits, throttle_ms = closed_debt(
-                debts, worths, own, c, sent_ms, amount, limits[c], burst_ms, debt_max_ms, blocked
-            )
-            own[OWN_FREE_MS, c] = free_again_ms(own[OWN_FREE_MS, c], sent_ms, throttle_ms, mode)
-            if counts:
-                note(sums, c, sent_ms, float(throttle_ms), amount)
-                note_delay(sums, c, waits, admitted_ms - now_ms)
+        now_ms, burst_ms = float(ts_us[row] // 1000), float(window_ms)
+        for c in range(count):
+            sent_ms[c] = max(now_ms, free_ms[c]) if mode == BACKLOG else now_ms + free_ms[c]
+        if not has_begun:
+            has_begun = True
+            debts[:] = -burst_ms
+            touched_ms[:] = sent_ms
+        for c in range(count):
+            debts[c] = _debt_at(debts[c], touched_ms[c], sent_ms[c], burst_ms)
+            touched_ms[c] = sent_ms[c]
+        if relative:
+            _each_under(debts, worths, limits, floor)
+        waits_ms[:] = 0.0
+        if amount >= 0 and debt_max_ms < np.inf:
+            _each_waits(waits_ms, touched_ms, debts, limits, floor, debt_max_ms, burst_ms)
+        if relative:
+            _each_with(debts, worths, limits, units_ms, floor, amount, burst_ms)
+        else:
+            for c in range(count):
+                debts[c] = _debt_with(debts[c], amount, units_ms[c], burst_ms)
+        for c in range(count):
+            throttle_ms = waits_ms[c] + whole_ms(debts[c])
+            throttle_ms = _BLOCKED_MS if _is_blocked(limits[c], floor) else throttle_ms
+            throttles_ms[c] = throttle_ms if amount >= 0 else 0.0
+        for c in range(count):
+            since_ms = sent_ms[c] if mode == BACKLOG else free_ms[c]
+            free_ms[c] = min(since_ms + throttles_ms[c], float(FREE_MS_MAX))
+        if counts:
+            note_each(sums, sent_ms, throttles_ms, amount)
+            note_each_wait(sums, waits_ms)
+            note_each_delay(sums, touched_ms, now_ms)
+    for c in range(count):
+        own[OWN_FREE_MS, c], own[OWN_TOUCHED_MS, c] = int(free_ms[c]), int(touched_ms[c])
+        if has_begun:
+            own[OWN_RECORD_MS, c] = own[OWN_TOUCHED_MS, c]

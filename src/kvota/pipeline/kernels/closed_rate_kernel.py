@@ -11,7 +11,7 @@ request that no candidate throttles costs the same, however many there are.
 
 import numpy as np
 
-from kvota.pipeline.kernels.apart_kernel import NO_RATE, replay_apart, set_bars, throttle_of
+from kvota.pipeline.kernels.apart_kernel import LANES, NO_RATE, replay_apart, set_bars, throttle_of
 from kvota.pipeline.kernels.closed_kernels import (
     arrived,
     free_again_ms,
@@ -247,9 +247,9 @@ def closed_rate_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns)
         if own[OWN_PATH, c] == TOGETHER:
             sums[:VALUE, c] = common[:VALUE, 0]
             own[OWN_FREE_MS, c] = clock[FREE_MS]
-    if apart_count:
+    for begin in range(0, apart_count, LANES):
         replay_apart(
-            apart[:apart_count],
+            apart[begin : min(begin + LANES, apart_count)],
             leaves_at,
             before_width,
             before_ms,
@@ -269,7 +269,5 @@ def closed_rate_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over columns)
             lasts,
             totals,
             limits,
-            bars,
-            blocked,
             sums,
         )

@@ -28,7 +28,7 @@ def _compiled() -> ModuleType:
     spec.loader.exec_module(module)
     for name, function in list(vars(module).items()):
         if inspect.isfunction(function):
-            setattr(module, name, numba.njit(function))
+            setattr(module, name, numba.njit(error_model="numpy")(function))
     return module
 
 
@@ -88,12 +88,6 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 def step(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a small function that only kernels call; its code becomes part of theirs."""
     return cast("Callable[..., Any]", numba.njit(error_model="numpy")(function))
-
-
-def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a step that would be called otherwise: passing arrays on costs more than it does."""
-    made = numba.njit(error_model="numpy", inline="always")(function)
-    return cast("Callable[..., Any]", made)
 
 
 compiled = _compiled()

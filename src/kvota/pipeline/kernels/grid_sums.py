@@ -106,6 +106,42 @@ def note_all(sums: Doubles, throttles_ms: Doubles, now_ms: int, value: float) ->
 
 
 @step
+def note_each(sums: Doubles, sent_ms: Doubles, throttles_ms: Doubles, value: float) -> None:
+    """Add one judged request, which every candidate's client sent at a time of its own, as ``note`` does for one.
+
+    Its first loops are those of ``note_all``: a step for both would take a sixth more time of an open replay.
+    """
+    for c in range(len(throttles_ms)):
+        is_over = throttles_ms[c] > 0
+        sums[OVER, c] += 1.0 if is_over else 0.0
+        sums[WITHIN, c] += 0.0 if is_over else value
+    for c in range(len(throttles_ms)):
+        sums[THROTTLE_MS, c] += throttles_ms[c]
+        sums[WORST_MS, c] = max(sums[WORST_MS, c], throttles_ms[c])
+    for c in range(len(throttles_ms)):
+        end_ms = sent_ms[c] + throttles_ms[c]
+        sums[THROTTLED_MS, c] += max(0.0, end_ms - max(sent_ms[c], sums[COVERED_MS, c]))
+        sums[COVERED_MS, c] = max(sums[COVERED_MS, c], end_ms)
+        sums[END_MS, c] = sent_ms[c]
+
+
+@step
+def note_each_wait(sums: Doubles, waits_ms: Doubles) -> None:
+    """Add for every candidate whether its client had to wait for its turn."""
+    for c in range(len(waits_ms)):
+        sums[REJECTED, c] += 1.0 if waits_ms[c] > 0 else 0.0
+
+
+@step
+def note_each_delay(sums: Doubles, admitted_ms: Doubles, now_ms: float) -> None:
+    """Add for every candidate how much later than at ``now_ms`` the request was admitted."""
+    for c in range(len(admitted_ms)):
+        delay_ms = admitted_ms[c] - now_ms
+        sums[DELAY_MS, c] += delay_ms
+        sums[DELAY_MS_MAX, c] = max(sums[DELAY_MS_MAX, c], delay_ms)
+
+
+@step
 def note_refused(sums: Doubles, rejected: Doubles) -> None:
     """Add, for every candidate, 1 where the request was refused, and 0 where it was not."""
     for c in range(len(rejected)):

@@ -22,6 +22,7 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
 /**
  * What a client does in the matrix, with Kafka's own library from 2.5 on. The last argument, "consumer" or "classic", says whether
@@ -48,7 +49,6 @@ public final class MatrixClient {
             NewTopic first = new NewTopic(name, 3, (short) 3);
             NewTopic second = new NewTopic(name + "-t", 1, (short) 3);
             admin.createTopics(List.of(first, second)).all().get();
-            Thread.sleep(1_500); // brokers learn of topics a moment later
             say("created", "again: " + errorOf(admin.createTopics(List.of(first)).all()));
             describe(admin, isNew ? "topicNameValues" : "values");
             produce();
@@ -82,9 +82,20 @@ public final class MatrixClient {
     }
 
     private static void describe(Admin admin, String getter) throws Exception {
-        DescribeTopicsResult answer = admin.describeTopics(List.of(name));
-        Map<?, ?> topics = (Map<?, ?>) DescribeTopicsResult.class.getMethod(getter).invoke(answer);
-        TopicDescription topic = (TopicDescription) ((Future<?>) topics.get(name)).get();
+        TopicDescription topic = null;
+        // A broker learns of topics a moment after they are made.
+        while (topic == null) {
+            DescribeTopicsResult answer = admin.describeTopics(List.of(name));
+            Map<?, ?> topics = (Map<?, ?>) DescribeTopicsResult.class.getMethod(getter).invoke(answer);
+            try {
+                topic = (TopicDescription) ((Future<?>) topics.get(name)).get();
+            } catch (ExecutionException failed) {
+                if (!(failed.getCause() instanceof UnknownTopicOrPartitionException)) {
+                    throw failed;
+                }
+                Thread.sleep(50);
+            }
+        }
         List<String> found = new ArrayList<>();
         for (TopicPartitionInfo one : topic.partitions()) {
             TreeSet<Integer> replicas = new TreeSet<>();

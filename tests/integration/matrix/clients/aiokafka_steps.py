@@ -77,6 +77,18 @@ async def transactions(topic: str) -> None:
     say("transactions", await consume(topic, f"{NAME}-rc", 10, isolation_level="read_committed"))
 
 
+async def described(admin: AIOKafkaAdminClient, partitions: int) -> list[tuple[int, list[int]]]:
+    """The replicas of each partition; a broker learns of topics a moment after they are made."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        [found] = await admin.describe_topics([NAME])
+        if len(found["partitions"]) == partitions or time.monotonic() > end:
+            return sorted(
+                (one["partition"], sorted(one["replicas"])) for one in found["partitions"]
+            )
+        await asyncio.sleep(0.05)
+
+
 async def ends(topic: str, partitions: int) -> list[int]:
     """The end of each partition."""
     async with AIOKafkaConsumer(**config()) as consumer:
@@ -94,11 +106,8 @@ async def main() -> None:
     topics = [NewTopic(NAME, 3, 3), NewTopic(f"{NAME}-t", 1, 3)]
     await admin.create_topics(topics)
     again = (await admin.create_topics(topics[:1])).topic_errors[0][1]
-    await asyncio.sleep(1.5)  # brokers learn of topics a moment later
     say("created", f"again: {for_code(again).__name__}")
-    [described] = await admin.describe_topics([NAME])
-    parts = sorted((one["partition"], sorted(one["replicas"])) for one in described["partitions"])
-    say("described", parts)
+    say("described", await described(admin, 3))
     say("produced", f"{await produce(NAME, range(RECORDS), 3)} acknowledged")
     say("ends", await ends(NAME, 3))
     say("classic", await consume(NAME, f"{NAME}-classic", RECORDS))

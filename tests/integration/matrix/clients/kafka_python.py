@@ -79,7 +79,6 @@ def main() -> None:
         NewTopic(f"{NAME}-t", num_partitions=1, replication_factor=3),
     ]
     admin.create_topics(topics)
-    time.sleep(1.5)  # brokers learn of topics a moment later
     say("created", "again: " + error_of(lambda: admin.create_topics(topics[:1])))
     producer = KafkaProducer(**CONFIG, enable_idempotence=True)
     sent = [producer.send(NAME, str(one).encode(), partition=one % 3) for one in range(RECORDS)]

@@ -105,6 +105,16 @@ def transactions(topic: str) -> None:
     say("transactions", consume(topic, f"{NAME}-rc", 10, **{"isolation.level": "read_committed"}))
 
 
+def described(admin: AdminClient, partitions: int) -> list[tuple[int, list[int]]]:
+    """The replicas of each partition; a broker learns of topics a moment after they are made."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        topic = admin.list_topics(NAME, timeout=PATIENCE_S).topics[NAME]
+        if len(topic.partitions) == partitions or time.monotonic() > end:
+            return [(one.id, sorted(one.replicas)) for one in topic.partitions.values()]
+        time.sleep(0.05)
+
+
 def ends(admin: AdminClient, topic: str, partitions: int) -> list[int]:
     """The end of each partition."""
     asked = {TopicPartition(topic, one): OffsetSpec.latest() for one in range(partitions)}
@@ -122,10 +132,8 @@ def main() -> None:
     topics = [NewTopic(NAME, 3, 3), NewTopic(f"{NAME}-t", 1, 3)]
     for answer in admin.create_topics(topics).values():
         answer.result()
-    time.sleep(1.5)  # brokers learn of topics a moment later
     say("created", "again: " + error_of(admin.create_topics(topics[:1])[NAME].result))
-    described = admin.list_topics(NAME).topics[NAME].partitions
-    say("described", [(one.id, sorted(one.replicas)) for one in described.values()])
+    say("described", described(admin, 3))
     produce(NAME, 3)
     say("ends", ends(admin, NAME, 3))
     say("classic", consume(NAME, f"{NAME}-classic", RECORDS))

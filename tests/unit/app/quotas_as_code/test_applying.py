@@ -446,9 +446,9 @@ def test_the_next_step_waits_for_its_time_also_when_gone_on_with(bench: Bench) -
     with pytest.raises(KvotaError, match="the same command goes on with step 1 of 4"):
         bench.apply(GOAL, ramp=RAMP)
 
-    for _ in range(2):
+    for within_s in (2.0, 0.5):
         with pytest.raises(TimeoutError):
-            bench.apply(GOAL, within_s=0.2, ramp=RAMP)
+            bench.apply(GOAL, within_s=within_s, ramp=RAMP)
         # The first one has not got through, so it is at once; the second one is in an hour.
         assert len(bench.held.requests) == 2
     assert bench.held.quotas == of(a=1.5 * MB, b=2 * MB, c=3 * MB)
