@@ -194,7 +194,7 @@ def test_transactions_without_a_record_bring_no_more_ids_than_the_quota(
         # The markers of what has ended are written behind its answer.
         end_s = time.monotonic() + 15
         while key != COMMIT_OFFSETS and time.monotonic() < end_s:
-            if len(await ids_of(kafka, topic) - before) >= _QUOTA:
+            if len(await ids_of(kafka, topic) - before) >= _ATTEMPTS - errors.count(14):
                 break
             await asyncio.sleep(0.1)
         await asyncio.sleep(0.5)  # nor do more come
@@ -204,11 +204,13 @@ def test_transactions_without_a_record_bring_no_more_ids_than_the_quota(
         errors, ids = asyncio.run(attack(gateway))
         recorded = rows(gateway)
 
+    let_on = _ATTEMPTS - errors.count(14)
+    # One that looks like a known one passes uncounted: 1 in 10,000, so two of these would be no chance.
+    assert _QUOTA <= let_on <= _QUOTA + 1, Counter(errors)
     # A broker of today verifies that the transaction of a TxnOffsetCommit has begun, and may refuse it by itself.
-    assert errors.count(14) == _ATTEMPTS - _QUOTA, errors
-    assert ids <= _QUOTA if key == COMMIT_OFFSETS else ids == _QUOTA
+    assert ids <= let_on if key == COMMIT_OFFSETS else ids == let_on
     of_outcome = Counter(row["outcome"] for row in recorded)
-    assert of_outcome == {"admitted": _QUOTA, "rejected": _ATTEMPTS - _QUOTA}
+    assert of_outcome == {"admitted": _QUOTA, "rejected": _ATTEMPTS - let_on}
     assert {(row["api_key"], row["api_version"]) for row in recorded} == {(key, 0)}
 
 

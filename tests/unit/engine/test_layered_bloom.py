@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvota.engine.bloom import mixed
+from kvota.engine.bloom import BloomFilter, mixed
 from kvota.engine.layered_bloom import LayeredBloomFilter, Layering, LayerMemory
 
 NOW_MS = 1_700_000_000_000
@@ -217,3 +217,17 @@ def test_four_full_layers_together_have_the_rate_that_was_asked_for() -> None:
     confused = sum(seen.at(now_ms).seen(mixed(i * 1_000, 0), now_ms) for i in range(10_000, 60_000))
 
     assert 0.0005 < confused / 50_000 < 0.0115
+
+
+def test_few_numbers_are_taken_for_others_no_more_often_than_many() -> None:
+    memory = LayerMemory(Layering(), bytes_max=1 << 20)
+    shape, room = memory.shape(1)
+    confused = 0
+    for key in range(100):
+        seen = BloomFilter(shape)
+        for number in range(room):
+            seen.add_word(mixed(number, key << 32))
+        confused += sum(seen.holds_word(mixed(i, key << 32)) for i in range(room, 5_000))
+
+    # By the formula of false positives alone it would be 64.
+    assert confused <= 1.5 * 100 * 5_000 * memory.probability
