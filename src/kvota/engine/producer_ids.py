@@ -2,7 +2,7 @@
 
 For each user, an id that has not produced within the window costs a token, and a token comes back every
 ``window / rate``; an id that has produced within it is known, and never refused. What is known stands in
-layered Bloom filters: 3.3 to 13.8 bytes an id, whoever makes them, and a false positive only ever lets an
+layered Bloom filters: 3.3 to 15.3 bytes an id, whoever makes them, and a false positive only ever lets an
 id through. Refused ids are not remembered.
 """
 
