@@ -205,6 +205,12 @@ class Ingest:
             assert time.monotonic() < end, self._log.read_text()
             time.sleep(0.02)
 
+    def end(self, number: int) -> tuple[int, str]:
+        """Returns the exit code, and what it has said."""
+        self.process.send_signal(number)
+        code = self.process.wait(SEEN_S)
+        return code, self._log.read_text()
+
     def kill(self) -> None:
         """Python and the JVM at once; Spark's workers have a group of their own, and may write until they miss the JVM."""
         os.killpg(self.process.pid, signal.SIGKILL)
@@ -221,6 +227,31 @@ class Ingest:
     def _sessions() -> list[str]:
         shown = subprocess.run(["ps", "-eo", "sid="], capture_output=True, text=True, check=True)
         return shown.stdout.split()
+
+
+def test_who_ends_it_in_the_midst_of_a_batch_is_told_no_more_than_that(tmp_path: Path) -> None:
+    folder, into = tmp_path / "record", tmp_path / "into"
+    places = ("--events", folder, "--into", into)
+    rows = list(RecordedTraffic(9, run_id="run-1", enforced=True).rows(600))
+    rng = random.Random(9)
+    by_sigterm, by_ctrl_c = (signal.SIGTERM, 0), (signal.SIGINT, 130)
+    for begin, (number, expected_code) in enumerate((by_sigterm, by_ctrl_c, by_sigterm)):
+        of_round = rows[200 * begin : 200 * (begin + 1)]
+        put(folder, of_round[:50])
+        ingest = Ingest(*places, "--follow", "--every", "100ms", *MASTER, log=tmp_path / "log")
+        try:
+            ingest.until_batches(1)
+            moment = rng.randrange(50, 150)
+            for row in range(50, moment, 2):
+                put(folder, of_round[row : row + 2])
+                time.sleep(0.03)
+            code, said = ingest.end(number)
+        finally:
+            ingest.kill()
+
+        assert code == expected_code, said
+        assert "Traceback" not in said, said
+        assert "py4j" not in said, said
 
 
 @pytest.mark.usefixtures("spark")

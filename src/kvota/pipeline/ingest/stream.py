@@ -190,7 +190,7 @@ class _Batches:
     def end(self) -> None:
         """Wait for the batch that is being published, and take none after it.
 
-        Where Ctrl-C has ended the JVM, what py4j says of that in the thread of a batch is said when this returns.
+        Where Ctrl-C has ended the JVM, a batch that was being taken has failed when this returns.
         """
         with self._publishing:
             self._is_over = True
