@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from kvota.localkafka.cluster import ports
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from xdist.remote import Producer
@@ -21,6 +23,16 @@ settings.load_profile("no-deadline")
 
 # What is started in the background may have SIGINT ignored, and the processes of the tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure() -> None:
+    """With ``-n 2`` each process draws its servers' ports from a part of its own: between drawing and listening lie seconds."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if worker.startswith("gw"):
+        number, count = int(worker[2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        each = (ports.PORT_MAX - ports.PORT_MIN) // count
+        first = ports.PORT_MIN + number * each
+        ports.PORT_MIN, ports.PORT_MAX = first, first + each
 
 
 # After the last word a thread that a failed test left behind could keep the process, and with it the whole run.

@@ -79,6 +79,7 @@ class Field:
                 "num.partitions": "10",
                 # Under some attacks a broker does not get round to its heartbeats.
                 "broker.session.timeout.ms": "30000",
+                "controller.quorum.fetch.timeout.ms": "15000",
             },
             heap_mb=1_500 if nodes == 1 else 500,
             java_options=SHORT_LIVED,

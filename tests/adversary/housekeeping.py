@@ -47,9 +47,11 @@ def quotas_in_force(
         entities[good] = dict.fromkeys(attack.quotas, _NO_LIMIT)
     if not attack.quotas:
         entities = {}
-    _alter(brokers, entities, remove=False)
-    yield
-    _alter(brokers, entities, remove=True)
+    try:
+        _alter(brokers, entities, remove=False)
+        yield
+    finally:
+        _alter(brokers, entities, remove=True)
 
 
 @contextmanager
@@ -60,9 +62,11 @@ def connections_max_in_force(
     if connections_max is None:
         yield
         return
-    _set_connections_max(brokers, str(connections_max))
-    yield
-    _set_connections_max(brokers, None)
+    try:
+        _set_connections_max(brokers, str(connections_max))
+        yield
+    finally:
+        _set_connections_max(brokers, None)
 
 
 def _set_connections_max(brokers: Collection[Address], value: str | None) -> None:

@@ -79,15 +79,17 @@ async def gateway(
         record="record",
         limits={"drain_time": "1s"},
     )
-    with GatewayProcess(folder, config=config, quotas="") as process:
-        yield first_port, Memory(process.pid)
-    # Nobody connects any more. Who is still being accepted goes through before the server is closed, which would
-    # leave asyncio's half-made transport of each open.
-    for _ in range(5):
-        await asyncio.sleep(0.1)
-        while Kept.all:
-            Kept.all.pop().abort()
-    server.close()
+    try:
+        with GatewayProcess(folder, config=config, quotas="") as process:
+            yield first_port, Memory(process.pid)
+    finally:
+        # Nobody connects any more. Who is still being accepted goes through before the server is closed, which would
+        # leave asyncio's half-made transport of each open.
+        for _ in range(5):
+            await asyncio.sleep(0.1)
+            while Kept.all:
+                Kept.all.pop().abort()
+        server.close()
 
 
 async def _ask(port: int, frame: bytes, count: int) -> None:

@@ -107,16 +107,17 @@ async def test_large_mutations_that_nobody_answers_take_little_memory_and_one_tu
         limits={"drain_time": "1s"},
     )
 
-    with GatewayProcess(tmp_path, config=config, quotas=QUOTAS) as gateway:
-        good = GoodClient(("127.0.0.1", port), "", GoodLoad(value_bytes=0), None)
-        await asyncio.to_thread(good.__enter__)
-        try:
-            growth_mib, in_hand = await attack(gateway.pid, port, asked)
-            waits = await asyncio.to_thread(good.waits)
-        finally:
-            await asyncio.to_thread(good.__exit__, None, None, None)
-
-    broker.close()
+    try:
+        with GatewayProcess(tmp_path, config=config, quotas=QUOTAS) as gateway:
+            good = GoodClient(("127.0.0.1", port), "", GoodLoad(value_bytes=0), None)
+            await asyncio.to_thread(good.__enter__)
+            try:
+                growth_mib, in_hand = await attack(gateway.pid, port, asked)
+                waits = await asyncio.to_thread(good.waits)
+            finally:
+                await asyncio.to_thread(good.__exit__, None, None, None)
+    finally:
+        broker.close()
     assert in_hand == [1, 2, 2]
     assert growth_mib <= GROWTH_MIB_MAX
     assert waits.answers > GOOD_ANSWERS_MIN

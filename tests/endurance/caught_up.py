@@ -31,6 +31,7 @@ WAYS = (BROKER, UNLIMITED, *ALGORITHMS)
 HOUR_MS, MAX_WAIT_MS = 3_600_000, 500
 THE_PATIENT = 0  # the number of the consumer that waits for an hour
 CLIENT_ID = "caught-up"
+_NOT_LEADER = 6
 _WAIT_S = 60.0
 _LOOK_S = 0.02
 _LOOK_AT_ALL_S = 0.2  # at all that was said
@@ -206,12 +207,21 @@ def _produce(
         for way in random.sample(ways, len(ways)):
             frame = produce(way.topic, size_bytes, client_id="producer")
             way.produced_ns.append(time.time_ns())
-            producer.send(frame)
-            error = error_of_produce(producer.frame())
-            assert not error, f"Produce: error {error}"
+            end = time.monotonic() + _WAIT_S
+            while error := _produced(producer, frame):
+                # A broker that has not been heard for seconds leads nothing for a moment.
+                assert error == _NOT_LEADER, f"Produce: error {error}"
+                assert time.monotonic() < end, "the broker does not lead its partition again"
+                time.sleep(_LOOK_S)
             time.sleep(plan.pause_s)
     time.sleep(plan.settle_s)
     return {way.name: range(begin[way.name], len(way.produced_ns)) for way in ways}
+
+
+def _produced(producer: RawClient, frame: bytes) -> int:
+    """Send it; returns the broker's error, 0 for none."""
+    producer.send(frame)
+    return error_of_produce(producer.frame())
 
 
 def _restart(ways: Sequence[Way], plan: Plan) -> None:

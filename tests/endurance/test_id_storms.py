@@ -16,7 +16,7 @@ PLAN = IdStorm(
 )
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_what_crash_looping_producers_were_told_is_true(tmp_path: Path) -> None:
     found = run_id_storm(tmp_path, PLAN)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kvota.localkafka.cluster.ports import PORT_MAX, PORT_MIN, is_free
+from kvota.localkafka.cluster import ports
 from kvota.localkafka.processes.leashed import start_leashed
 from kvota.model.bucket_settings import BucketSettings
 from kvota.model.errors import UnreachableError
@@ -33,10 +33,10 @@ def free_port_range(count: int, host: str = "127.0.0.1") -> int:
     """
     draw = random.SystemRandom()
     for _ in range(200):
-        first = draw.randrange(PORT_MIN, PORT_MAX - count)
-        if all(is_free(host, port) for port in range(first, first + count)):
+        first = draw.randrange(ports.PORT_MIN, ports.PORT_MAX - count)
+        if all(ports.is_free(host, port) for port in range(first, first + count)):
             return first
-    msg = f"no {count} neighbouring free ports on {host} between {PORT_MIN} and {PORT_MAX}"
+    msg = f"no {count} neighbouring free ports on {host} between {ports.PORT_MIN} and {ports.PORT_MAX}"
     raise UnreachableError(msg)
 
 

@@ -171,7 +171,7 @@ async def permissive(target: Target, seconds: float, got: Got) -> None:
                 got.closed += 1
                 await asyncio.sleep(RECONNECT_S)
 
-    await for_seconds(seconds, worker)
+    await for_seconds(seconds, worker, until=lambda: got.answers > 0)
 
 
 async def large_deletes(target: Target, seconds: float, got: Got) -> None:

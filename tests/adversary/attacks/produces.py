@@ -22,7 +22,11 @@ async def pipelined(target: Target, seconds: float, got: Got) -> None:
 async def large(target: Target, seconds: float, got: Got) -> None:
     """One connection, one request after the other, each worth many minutes of the quota."""
     request = produce(target.topic, LARGE_BYTES, client_id=target.client_id)
-    await for_seconds(seconds, lambda: _keep_going(target.address, request, 1, got))
+    await for_seconds(
+        seconds,
+        lambda: _keep_going(target.address, request, 1, got),
+        until=lambda: got.answers > 0,
+    )
 
 
 async def two_names(target: Target, seconds: float, got: Got) -> None:

@@ -89,10 +89,10 @@ public final class Copying {
         Map<TopicPartition, Long> ends;
         try {
             ends = consumer.endOffsets(consumer.assignment());
+            return !ends.isEmpty() && ends.entrySet().stream().allMatch(end -> consumer.position(end.getKey()) >= end.getValue());
         } catch (TimeoutException error) {
             return false;
         }
-        return !ends.isEmpty() && ends.entrySet().stream().allMatch(end -> consumer.position(end.getKey()) >= end.getValue());
     }
 
     private boolean hasCopied(ConsumerRecords<String, String> records) {
@@ -127,10 +127,10 @@ public final class Copying {
 
     /** To what the group has committed. */
     private void goBack() {
-        consumer.committed(consumer.assignment()).forEach((partition, committed) -> {
+        untilItIsDone(() -> consumer.committed(consumer.assignment()).forEach((partition, committed) -> {
             if (consumer.assignment().contains(partition))
                 consumer.seek(partition, committed == null ? 0 : committed.offset());
-        });
+        }));
     }
 
     private static void untilItIsDone(Runnable call) {

@@ -15,6 +15,7 @@ import threading
 from typing import NamedTuple
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
@@ -158,7 +159,11 @@ def main() -> None:
             made += 1
             try:
                 told = run(job, name)
-            except (KafkaError, OSError) as error:  # it has not begun: its cluster is away
+            except (
+                KafkaError,
+                AioKafkaError,
+                OSError,
+            ) as error:  # it has not begun: its cluster is away
                 say(f"restart {name} {type(error).__name__}")
                 _ENDED.wait(1)
                 continue
