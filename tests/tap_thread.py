@@ -96,7 +96,9 @@ class TapThread(ABC):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.sleep(0.05)  # closed writers have their connections' ends told
         # Who does not read, or does not answer the end of its TLS, would keep a closed one open.
-        for transport in self._transports:
+        # Those in a handshake nobody has been told of; only the loop has them.
+        of_loop = self._loop._transports.values()  # type: ignore[attr-defined]
+        for transport in (*self._transports, *of_loop):
             transport.abort()
         await asyncio.sleep(0.05)
 

@@ -17,9 +17,9 @@ _NOTHING = {"request_percentage": 1e-7}
 _METADATA_VERSION = 8
 
 
-def await_served(kafka: LocalKafka, topic: str) -> None:
-    """Until the leader of its first partition takes requests for it; brokers name a leader before it has made its log."""
-    wanted = {TopicPartition(topic, 0): OffsetSpec.LATEST}
+def await_served(kafka: LocalKafka, topic: str, partitions: int = 1) -> None:
+    """Until the leaders of its partitions take requests for them; brokers name a leader before it has made its log."""
+    wanted = {TopicPartition(topic, number): OffsetSpec.LATEST for number in range(partitions)}
 
     async def ask() -> None:
         async with AdminClient(kafka.bootstrap_servers) as admin:

@@ -43,7 +43,11 @@ Said = dict[str, KvotaError | None]
 @pytest.fixture(scope="module")
 def cluster3() -> Iterator[LocalKafka]:
     """Three nodes, of which some die."""
-    with LocalKafka(nodes=3, host="127.0.0.2", tls="none", java_options=SHORT_LIVED) as kafka:
+    # Where a controller dies no broker is heard for a while; fenced all at once they refuse what patient clients ask.
+    session = {"broker.session.timeout.ms": "9000"}
+    with LocalKafka(
+        nodes=3, host="127.0.0.2", tls="none", properties=session, java_options=SHORT_LIVED
+    ) as kafka:
         yield kafka
 
 

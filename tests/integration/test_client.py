@@ -101,7 +101,9 @@ async def test_a_broker_before_4_0_is_spoken_to_in_its_versions(kafka_3_9: Local
     async with Cluster(servers(kafka_3_9)) as cluster:
         await cluster.ask(CREATE_TOPICS, creation("on-3-9"), to=CONTROLLER)
 
-        assert "on-3-9" in (await cluster.metadata()).topics
+        async with asyncio.timeout(60):  # a broker follows its controller
+            while "on-3-9" not in (await cluster.metadata()).topics:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize(

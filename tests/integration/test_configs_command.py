@@ -67,6 +67,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     return [*command_lines(str(config_file)), *lines_of_arguments(), *on_a_number]
 
 
+@pytest.mark.timeout(600)
 def test_same_lines_and_same_exit_codes(
     kafkas: tuple[LocalKafka, LocalKafka], table: Table, tmp_path: Path
 ) -> None:

@@ -40,7 +40,9 @@ def test_the_demo_ends_with_its_table_and_leaves_nothing_running(
     held = re.findall(r"the broker held ([0-9]+), then ([0-9]+)", table)
     (before, after), (then, at_the_end) = ((int(a), int(b)) for a, b in held)
     # Without its quota the crash loop brings more ids than are allowed then: else nothing was shown.
-    assert after - before > circle.NEW_IDS >= at_the_end - then > 0, table
+    assert after - before > circle.NEW_IDS, table
+    # One of 10,000 looks like a known one, and passes uncounted.
+    assert 0 < at_the_end - then <= circle.NEW_IDS + 1, table
     assert ", all equal: replayed on Spark" in table
     assert " 0 of them missing" in table
     assert "nothing is left running" in table

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from tests.integration.address_scan import TAP_HOST, addresses_in, told_endpoints
+from tests.integration.brokers_in_step import await_served
 from tests.integration.raw_client import RawClient
 from tests.integration.tapped_gateway import TappedGateway, tapped_gateway
 
@@ -33,6 +34,7 @@ def gateway(
 @pytest.fixture(scope="module")
 def topic(kafka3: LocalKafka) -> str:
     kafka3.create_topic("addresses", partitions=6, replication_factor=1)
+    await_served(kafka3, "addresses", 6)
     return "addresses"
 
 

@@ -29,7 +29,7 @@ from kvota.localkafka import LocalKafka
 from kvota.localkafka.processes.command_line import SHORT_LIVED
 from kvota.testing.frames import split
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 GROWTH_MAX_MIB = 20
 STRANGERS_COUNT, MUTANTS_COUNT = 10_000, 20_000
@@ -49,7 +49,10 @@ CLOSED = re.compile(
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[LocalKafka]:
     """A node with a small heap, which one request of 100 MB too many exhausts."""
-    with LocalKafka(host="127.0.0.2", heap_mb=300, java_options=SHORT_LIVED) as local:
+    session = {"broker.session.timeout.ms": "30000"}  # it is busy
+    with LocalKafka(
+        host="127.0.0.2", heap_mb=300, properties=session, java_options=SHORT_LIVED
+    ) as local:
         local.create_topic("hostile", partitions=3)
         yield local
 

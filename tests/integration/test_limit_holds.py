@@ -168,8 +168,8 @@ def test_the_limit_is_what_holds_them_back(seen: Seen) -> None:
 
     assert len(waits) > CONNECTIONS
     used_s = sum(float(str(row["value"])) for row in charged) / LIMIT
-    # The clients stand still with the machine at times; a crowd that sends little uses far less.
-    assert used_s > 0.8 * (seen.elapsed_s - seen.crowd.stood_still_s)
+    # Clients, gateway and broker stand still with the machine at times; a crowd that sends little uses far less.
+    assert used_s > 0.6 * (seen.elapsed_s - seen.crowd.stood_still_s)
 
 
 def test_what_reached_the_clients_is_within_the_limit_too(seen: Seen) -> None:

@@ -370,7 +370,8 @@ def test_transactions_that_are_refused_for_a_while_are_committed_once(
         except BaseException as error:  # noqa: BLE001  (the test fails with it)
             failed.append(f"{name}: {error!r}")
 
-    with counting(kafka, tmp_path, rate=2, window_s=2) as gateway:
+    # A token comes every 3 s, so that clients of a slow machine are refused, too.
+    with counting(kafka, tmp_path, rate=2, window_s=6) as gateway:
         threads = {
             name: threading.Thread(
                 target=run, args=(name, client, gateway.bootstrap_servers), daemon=True

@@ -362,7 +362,8 @@ def test_a_topic_that_is_deleted_is_made_again_with_what_is_in_force(
                 assert quotas(process) == before
             assert time.monotonic() < end, first.log[-3000:] + second.log[-3000:]
         filled = [process.log.count("that are in force are put into it") for process in both]
-        assert sorted(filled) == [0, 1]
+        # By whoever made it, and by the other one, too, where that has taken long.
+        assert set(filled) in ({0, 1}, {1})
         assert alter(first, "bob", 6.0) == (0, None)
         after = {**before, "bob": {"producer_byte_rate": 6.0}}
         until(lambda: quotas(second) == after, second)

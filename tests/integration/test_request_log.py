@@ -35,7 +35,7 @@ PORTS = 3
 PRODUCE, FETCH = 0, 1
 FLEXIBLE_FETCH = 12
 # Who has a quota; the first one always runs, the others where what the log says of that is not to be trusted.
-LIMITED = ("alice", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan")
+LIMITED = ("alice", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "mallory")
 QUOTA_PER_S = 50_000
 # Kafka lets pass what its window holds at once, and then throttles: so many come after that.
 MESSAGES, MESSAGE_BYTES = 320, 2_500

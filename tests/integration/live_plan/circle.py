@@ -40,6 +40,8 @@ SETTLE_S = 3
 _LOGIN = "client.quota.callback.kafka.admin"
 # Where the machine has had too much other work for the demand, it comes once more.
 TRIES, LATE_S_MAX = 6, 0.4
+# A gateway or a broker stands still with the machine, too, which no demand is late for: a plan that does not hold misses each time.
+MISSES = 3
 # A gateway has what another one has altered within a second; more where the machine has other work.
 FOLLOWS_S = 60.0
 
@@ -123,6 +125,7 @@ def judged(trial: Trial, kafka: LocalKafka, folder: Path, plan: Path, kvota: Kvo
     planned = {
         line["user"]: line for line in json.loads(plan.with_suffix(".json").read_text())["lines"]
     }
+    misses = 0
     for number in range(1, TRIES + 1):
         with ExitStack() as stack:
             gateways = _gateways(stack, trial, kafka, folder / str(number), enforced=True)
@@ -130,12 +133,19 @@ def judged(trial: Trial, kafka: LocalKafka, folder: Path, plan: Path, kvota: Kvo
             if number == 1:
                 _apply(plan, servers, folder, kvota)
             sent = asyncio.run(send_all(trial.demand, servers))
-            if sent.late_s <= LATE_S_MAX or number == TRIES:
-                _undo(plan, servers[0], folder, kvota)
-                break
-    rows = _rows([gateway.folder / "record" for gateway in gateways])
-    found = _Judge(trial, planned, rows, sent.began_us).findings()
-    found.figures["runs"] = {"enforced": {"late_s": round(sent.late_s, 3), "tries": number}}
+        if sent.late_s > LATE_S_MAX and number < TRIES:
+            continue
+        rows = _rows([gateway.folder / "record" for gateway in gateways])
+        found = _Judge(trial, planned, rows, sent.began_us).findings()
+        misses += bool(found.missed)
+        if not found.missed or misses == MISSES:
+            break
+    with ExitStack() as stack:
+        (gateway, *_) = _gateways(stack, trial, kafka, folder / "undone", enforced=True)
+        _undo(plan, gateway.bootstrap_servers, folder, kvota)
+    found.figures["runs"] = {
+        "enforced": {"late_s": round(sent.late_s, 3), "tries": number, "misses": misses}
+    }
     return found
 
 
@@ -158,12 +168,7 @@ def _apply(plan: Path, servers: Sequence[str], folder: Path, kvota: Kvota) -> No
         f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={jaas}\n"
     )
     at = [(*("--bootstrap-server", one), "--command-config", str(login)) for one in servers]
-    end_s = time.monotonic() + FOLLOWS_S
-    while (done := kvota("quotas", "apply", str(plan), *at[0], "--yes")).code:
-        # It has just begun: until it has read the topic it refuses, and nothing has changed.
-        assert "has not been read yet" in done.err, done.err
-        assert time.monotonic() < end_s, done.err
-        time.sleep(0.2)
+    _once_read(kvota, "quotas", "apply", str(plan), *at[0], "--yes")
     wanted = load_document(plan).wanted.quotas
     for other in at[1:]:
         end_s = time.monotonic() + FOLLOWS_S
@@ -171,11 +176,19 @@ def _apply(plan: Path, servers: Sequence[str], folder: Path, kvota: Kvota) -> No
             assert time.monotonic() < end_s, f"{other}: {_in_force(other, folder, kvota)}"
 
 
+def _once_read(kvota: Kvota, *words: str) -> None:
+    """A gateway that has just begun refuses until it has read the topic, and nothing has changed."""
+    end_s = time.monotonic() + FOLLOWS_S
+    while (done := kvota(*words)).code:
+        assert "has not been read yet" in done.err, done.err
+        assert time.monotonic() < end_s, done.err
+        time.sleep(0.2)
+
+
 def _undo(plan: Path, server: str, folder: Path, kvota: Kvota) -> None:
     """Bring back what was before: no quota at all."""
     at = _at(server, folder)
-    done = kvota("quotas", "undo", str(plan.with_suffix(".undo.yaml")), *at, "--yes")
-    assert done.code == 0, done.err
+    _once_read(kvota, "quotas", "undo", str(plan.with_suffix(".undo.yaml")), *at, "--yes")
     assert not len(_in_force(at, folder, kvota))
 
 

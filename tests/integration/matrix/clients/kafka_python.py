@@ -99,7 +99,7 @@ def main() -> None:
     say("deleted", "again: " + error_of(lambda: admin.delete_topics([NAME])))
     admin.close()
     # It tries again for as long as that.
-    wrong = {**CONFIG, "sasl_plain_password": "wrong", "bootstrap_timeout_ms": 2_000}
+    wrong = {**CONFIG, "sasl_plain_password": "wrong", "bootstrap_timeout_ms": 10_000}
     say("wrong password", error_of(lambda: KafkaAdminClient(**wrong).close()))
 
 
