@@ -1,5 +1,6 @@
 """``kvota ingest``: each decision is in the record once, whatever comes, in whatever order, and whoever is killed."""
 
+import contextlib
 import json
 import os
 import random
@@ -213,7 +214,8 @@ class Ingest:
 
     def kill(self) -> None:
         """Python and the JVM at once; Spark's workers have a group of their own, and may write until they miss the JVM."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def until_workers_are_gone(self) -> None:

@@ -115,7 +115,7 @@ def test_a_place_that_is_none_is_named(
     code = main(["replay", "--law", "--events", place])
 
     assert code in {2, 3}
-    assert capsys.readouterr().err.startswith(f'kvota: "{place}"')
+    assert f'\nkvota: "{place}"' in f"\n{capsys.readouterr().err}"
 
 
 @pytest.mark.usefixtures("folder")

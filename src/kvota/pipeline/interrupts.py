@@ -8,6 +8,7 @@ import contextlib
 import signal
 import subprocess
 import threading
+import warnings
 from collections.abc import Iterator
 from types import FrameType
 
@@ -32,6 +33,9 @@ def interruptible(jvm: "subprocess.Popen[bytes]") -> Iterator[None]:
         nonlocal is_interrupted
         is_interrupted = True
         quiet.enter_context(py4j_says_nothing())
+        quiet.enter_context(warnings.catch_warnings())
+        # A session that was just starting tries to stop the JVM.
+        warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
         _say_nothing_of_lost_updates()
         jvm.kill()
         if not _is_within_py4j(frame):

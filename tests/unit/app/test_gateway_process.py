@@ -28,7 +28,7 @@ NOWHERE = "127.0.0.2:9"
 def kvota(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kvota.app.cli.main", *arguments]
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=30, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
     )
 
 

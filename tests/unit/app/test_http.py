@@ -16,7 +16,7 @@ import pytest
 from kvota.app.gateway_process import GatewayProcess, free_port_range, gateway_toml
 from kvota.model.errors import UnreachableError
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(240)
 
 NOWHERE = "127.0.0.2:9"
 QUOTAS = '[[quota]]\nuser = "a"\nproducer_byte_rate = "1MB/s"\n'
@@ -43,13 +43,13 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 def kvota(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kvota.app.cli.main", *arguments]
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=30, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
     )
 
 
 def get(gateway: GatewayProcess, path: str) -> tuple[int, Any]:
     try:
-        with urllib.request.urlopen(gateway.http_url + path, timeout=15) as answer:
+        with urllib.request.urlopen(gateway.http_url + path, timeout=60) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         with error:
@@ -66,12 +66,12 @@ def test_it_is_not_ready_where_no_broker_can_be_reached_and_says_so(
 
 
 def test_it_is_live(gateway: GatewayProcess) -> None:
-    with urllib.request.urlopen(gateway.http_url + "/livez", timeout=15) as answer:
+    with urllib.request.urlopen(gateway.http_url + "/livez", timeout=60) as answer:
         assert answer.status == 200
 
 
 def test_metrics_of_a_gateway_without_a_record(gateway: GatewayProcess) -> None:
-    with urllib.request.urlopen(gateway.http_url + "/metrics", timeout=15) as answer:
+    with urllib.request.urlopen(gateway.http_url + "/metrics", timeout=60) as answer:
         text = answer.read().decode()
 
     assert 'kvota_quotas_enforced{quota_type="PRODUCE"} 1' in text
@@ -139,7 +139,7 @@ def test_a_reload_moves_the_lines_and_the_version(tmp_path: Path) -> None:
         (produce, *_) = get(gateway, "/v1/explain?user=b")[1]["quotas"]
 
         assert produce["limit_from"] == "quotas.toml:3"
-        with urllib.request.urlopen(gateway.http_url + "/metrics", timeout=15) as answer:
+        with urllib.request.urlopen(gateway.http_url + "/metrics", timeout=60) as answer:
             text = answer.read().decode()
         assert "kvota_quotas_version 2" in text
         assert 'kvota_reloads_total{result="done"} 1' in text

@@ -44,11 +44,12 @@ async def test_a_file_system_that_hangs_fails_looks_and_takes_one_thread(
     disks = LocalDisks([str(tmp_path)])
     threads = threading.active_count()
 
-    failed = [await disks.observe(0.05) for _ in range(5)]
+    # The first one waits until the thread is there.
+    failed = [await disks.observe(seconds) for seconds in (1.0, 0.05, 0.05, 0.05, 0.05)]
 
     assert {one.status for one in failed} == {Status.SAFETY_TIMEOUT}
     assert f"{tmp_path}: its file system has not answered for " in failed[-1].reason
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # another test's may have ended
     assert lost.looks == 1
 
     lost.is_back.set()

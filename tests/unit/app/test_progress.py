@@ -5,8 +5,6 @@ import pty
 import subprocess
 import sys
 
-import pytest
-
 from kvota.app.cli.progress import HowFar, RowsDone
 
 WAIT = """
@@ -50,7 +48,6 @@ def elsewhere(code: str) -> list[str]:
     return done.stderr.splitlines()
 
 
-@pytest.mark.timeout(60)
 def test_a_terminal_has_a_bar_with_speed_and_time_left() -> None:
     shown = on_a_terminal(WAIT % 12)
 

@@ -156,7 +156,7 @@ def test_help_shows_an_example_and_loads_no_spark(command: str) -> None:
         [sys.executable, "-c", code, command],
         capture_output=True,
         text=True,
-        timeout=15,
+        timeout=60,
         check=False,
     )
 

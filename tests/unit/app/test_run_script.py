@@ -12,7 +12,7 @@ RUN = Path(__file__).parents[3] / "run"
 
 def run_script(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, timeout=15, check=False
+        words, cwd=folder, capture_output=True, text=True, timeout=60, check=False
     )
 
 

@@ -38,7 +38,7 @@ def test_a_gateway_tells_that_it_is_ready_reloads_turns_and_stops(
     tmp_path: Path, manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-    monkeypatch.setenv("WATCHDOG_USEC", "200000")
+    monkeypatch.setenv("WATCHDOG_USEC", "1000000")
     config = gateway_toml(upstream="127.0.0.1:9") + JSON_LOG
     with GatewayProcess(tmp_path / "gw", config=config, quotas="") as gateway:
         assert told(manager, "READY=1") == "READY=1"

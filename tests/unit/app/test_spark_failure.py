@@ -31,6 +31,11 @@ TRACE = "\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
             "\tat org.apache.spark.api.python.PythonWorkerFactory.createThroughDaemon(PythonWorkerFactory.scala:1)\n"),
             "a worker died",
         ),
+        (
+            (f"{STAGE}most recent failure: Lost task 1.0 (TID 3): java.io.IOException: Broken pipe\n\tat java.base/sun.nio.ch.SocketDispatcher.write(X.java:1)\n"
+            "\tat org.apache.spark.api.python.BasePythonRunner$ReaderInputStream.writeAdditionalInputToPythonWorker(PythonRunner.scala:1)\n"),
+            "a worker died",
+        ),
         (f"{CALL}: java.io.EOFException\n\tat org.apache.parquet.Reader.read(Reader.java:1)\n", "java.io.EOFException"),
         (
             f"{STAGE}most recent failure: Lost task 1.0 (TID 3): java.lang.IllegalStateException: what it is\n{TRACE}",

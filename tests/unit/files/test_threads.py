@@ -50,15 +50,16 @@ moments = random.Random(1)
 interrupted = 0
 for _ in range(3_000):
     try:
-        signal.setitimer(signal.ITIMER_REAL, moments.uniform(0.00001, 0.004))
-        for _ in in_threads(abs, range(100), 8):
-            pass
-        for _ in range(100_000):
-            pass
+        try:
+            signal.setitimer(signal.ITIMER_REAL, moments.uniform(0.00001, 0.004))
+            for _ in in_threads(abs, range(100), 8):
+                pass
+            for _ in range(100_000):
+                pass
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:
         interrupted += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
 print(interrupted)
 """
 

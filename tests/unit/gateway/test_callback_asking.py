@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -111,8 +112,11 @@ async def test_what_is_being_asked_is_not_asked_once_more(
 
 
 async def test_who_waits_comes_before_what_is_asked_again(
-    asking: Asked, callback: Callback
+    asking: Asked, callback: Callback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(
+        module, "THREADS_AT_ONCE", 1
+    )  # else one may overtake the other behind the line
     asking.hold()
     asking.ask_again([Question("old"), Question("older")])  # type: ignore[list-item]
     asking.ask(Question("new"))  # type: ignore[arg-type]
@@ -121,7 +125,7 @@ async def test_who_waits_comes_before_what_is_asked_again(
     asking.release()
 
     await until(lambda: len(asking.answers) == 3)
-    assert sorted(callback.calls[:2]) == ["new", "older"]
+    assert callback.calls == ["new", "older", "old"]
 
 
 async def test_nothing_is_asked_while_it_is_being_told(asking: Asked, callback: Callback) -> None:
@@ -191,7 +195,9 @@ async def test_who_hangs_is_said_once_with_method_and_line(
     asking.look()
 
     (message,) = caplog.messages
-    assert "the quota callback Callback has not come back from tags_of for 0.0 s" in message
+    assert re.search(
+        r"the quota callback Callback has not come back from tags_of for \d+\.\d s", message
+    )
     assert f"({__file__}:" in message
     assert asking.counted.by_method() == {"tags_of": 3}
 
@@ -370,7 +376,7 @@ def test_a_callback_that_hangs_does_not_keep_the_process_alive() -> None:
         [sys.executable, "-c", ENDS_WHILE_A_CALLBACK_HANGS],
         capture_output=True,
         text=True,
-        timeout=15,
+        timeout=60,
         check=False,
     )
 

@@ -34,7 +34,6 @@ async def test_a_request_is_answered(worlds: Worlds) -> None:
     assert world.brokers[0].frames == [heartbeat(5)]
 
 
-@pytest.mark.timeout(60)  # 6,000 requests
 async def test_many_requests_on_many_connections_are_answered_in_order(worlds: Worlds) -> None:
     world = await worlds()
     clients = [await world.connect() for _ in range(20)]
@@ -143,8 +142,7 @@ async def test_a_client_that_leaves_takes_its_upstream_connection_along(worlds: 
 
     client.writer.transport.abort()
 
-    await until(lambda: not world.brokers[0]._writers)
-    assert world.open_connections == 0
+    await until(lambda: not world.brokers[0]._writers and not world.open_connections)
 
 
 async def test_a_client_that_only_stops_sending_gets_the_answers_due(worlds: Worlds) -> None:

@@ -109,7 +109,8 @@ async def test_the_cap_of_a_mute_lets_one_request_pass_at_a_time(worlds: Worlds)
     beat = await client.ask(heartbeat(4))
 
     assert decoded(first, 1, 12).responses == decoded(second, 1, 12).responses == ()
-    assert throttle_of(first, 1, 12) > throttle_of(second, 1, 12) > 100_000
+    # Kafka's window is longer by up to a second behind the beginning of a sample, and the throttle with it.
+    assert throttle_of(first, 1, 12) + 1_000 > throttle_of(second, 1, 12) > 100_000
     assert beat == heartbeat_answer(4)
     assert len(world.brokers[0].frames) == 2
 

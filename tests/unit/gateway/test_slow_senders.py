@@ -431,7 +431,7 @@ async def test_who_is_closed_and_does_not_read_keeps_no_turn(worlds: Worlds) -> 
     )
     world.engine.replace_countings({}, BUCKETS)
     first, other = await world.connect(), await world.connect()
-    assert await first.ask(produce(records=b"r" * 300_000))  # some 3 s are owed
+    assert await first.ask(produce(records=b"r" * 600_000))  # some 6 s are owed
     client, deaf = await deaf_client(world, produce())
     assert deaf.machine.is_in_line
     client.writer.write_eof()

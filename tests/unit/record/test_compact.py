@@ -158,7 +158,6 @@ def test_however_it_is_cut_and_whenever_it_is_merged_every_row_is_there_once(
 
 
 @pytest.mark.parametrize("call", ["rename", "unlink", "fsync"])
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("number", [1, 2, 3, 9])
 def test_wherever_it_stops_readers_see_each_row_once_and_the_next_one_ends_it(
     call: str, number: int, tmp_path: Path

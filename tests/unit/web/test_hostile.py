@@ -13,8 +13,6 @@ from kvota.web import guarded_protocol
 from kvota.web.guarded_protocol import CONNECTIONS_MAX, HEAD_BYTES_MAX
 from kvota.web.server import HttpServer
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def connected(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=15)

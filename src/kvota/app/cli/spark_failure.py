@@ -19,7 +19,7 @@ _NAMES_FILE = re.compile(
 _WORKER_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 # Spark notices that a worker has died by what it says last, or by the end of what it says: also while it greets it.
 _WORKER_ENDED = re.compile(
-    r"java\.(?:io\.EOFException|net\.SocketException|nio\.channels\.\w+Exception)[^\n]*\n(?:\s+at [^\n]*\n)*?\s+at org\.apache\.spark\.api\.python\."
+    r"java\.(?:io\.EOFException|io\.IOException: (?:Broken pipe|Connection reset)|net\.SocketException|nio\.channels\.\w+Exception)[^\n]*\n(?:\s+at [^\n]*\n)*?\s+at org\.apache\.spark\.api\.python\."
 )
 _CHARS_MAX = 400
 
