@@ -284,7 +284,8 @@ def _importing() -> Iterator[None]:
 
 
 def _import_jobs() -> None:
-    with contextlib.suppress(ImportError):  # who needs it will be told
+    # Who needs what cannot be imported will be told. Behind Ctrl-C Python may be ending, which imports fail of in many ways.
+    with contextlib.suppress(Exception):
         for name in ("law_check", "recommendation", "replay_tables", "usage_tables"):
             import_module(f"kvota.pipeline.{name}")
 
