@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -97,6 +98,17 @@ def test_java_waits_as_its_bucket_allows_and_without_retry_is_told_how_long(
     at_both(servers, tried)
 
 
+def once_it_asks(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """It may find that its pause is over only when it looks again."""
+    end_s = time.monotonic() + 10
+    while True:
+        try:
+            return ask()
+        except NodeNotReadyError:
+            assert time.monotonic() < end_s
+            time.sleep(0.1)
+
+
 def test_kafka_python_raises_the_error_and_does_not_tell_the_wait(servers: dict[str, str]) -> None:
     def tried(place: str, address: str) -> None:
         first, second, third = new_names(3)
@@ -113,7 +125,7 @@ def test_kafka_python_raises_the_error_and_does_not_tell_the_wait(servers: dict[
             with pytest.raises(NodeNotReadyError, match="throttle"):
                 admin.create_topics(again)
             time.sleep(MIDDLE_OWED_S)
-            told = admin.create_topics(again)
+            told = once_it_asks(lambda: admin.create_topics(again))
             assert [topic["error_code"] for topic in told["topics"]] == [0]
             told = admin.delete_topics([first], raise_errors=False)
             assert [topic["error_code"] for topic in told["topics"]] == [REFUSED]

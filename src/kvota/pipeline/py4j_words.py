@@ -1,6 +1,7 @@
 """Leaves out what py4j tells Python's loggers where its JVM goes: a stack trace of its own."""
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ def py4j_says_nothing() -> Iterator[None]:
     """Leave it out in this block; blocks may lie within each other."""
 
     def is_of_others(record: logging.LogRecord) -> bool:
-        return _is_of_others(record)  # each block has its own, and removes that alone
+        return not is_py4j(record.pathname)  # each block has its own, and removes that alone
 
     logging.root.addFilter(is_of_others)
     try:
@@ -23,16 +24,18 @@ def py4j_says_nothing() -> Iterator[None]:
         logging.root.removeFilter(is_of_others)
 
 
-def py4j_server_says_nothing() -> None:
-    """Leave out from now on what is told where a call from the JVM fails, as it does when Ctrl-C ends that.
+def py4j_threads_say_nothing() -> None:
+    """Leave out from now on what is told in other threads than the main one.
 
-    It is told in a thread of py4j's own, behind the end of whatever block. What fails is raised by Spark's query, too.
+    In these the JVM calls Python. Where Ctrl-C ends the JVM they tell it behind the end of whatever block, and what has failed
+    is raised in the main thread, too.
     """
-    logging.getLogger(_SERVER).addFilter(_is_of_others)
+    for name in (None, _SERVER):  # None is the root
+        logging.getLogger(name).addFilter(_is_of_others_or_main)
 
 
-def _is_of_others(record: logging.LogRecord) -> bool:
-    return not is_py4j(record.pathname)
+def _is_of_others_or_main(record: logging.LogRecord) -> bool:
+    return record.thread == threading.main_thread().ident or not is_py4j(record.pathname)
 
 
 def is_py4j(file: str) -> bool:

@@ -131,7 +131,8 @@ def judged(trial: Trial, kafka: LocalKafka, folder: Path, plan: Path, kvota: Kvo
             gateways = _gateways(stack, trial, kafka, folder / str(number), enforced=True)
             servers = [each.bootstrap_servers for each in gateways]
             if number == 1:
-                _apply(plan, servers, folder, kvota)
+                _apply(plan, servers[0], folder, kvota)
+            _await_plan(plan, servers, folder, kvota)
             sent = asyncio.run(send_all(trial.demand, servers))
         if sent.late_s > LATE_S_MAX and number < TRIES:
             continue
@@ -142,6 +143,8 @@ def judged(trial: Trial, kafka: LocalKafka, folder: Path, plan: Path, kvota: Kvo
             break
     with ExitStack() as stack:
         (gateway, *_) = _gateways(stack, trial, kafka, folder / "undone", enforced=True)
+        # Until it has read the topic it has nothing to undo, and says so.
+        _await_plan(plan, [gateway.bootstrap_servers], folder, kvota)
         _undo(plan, gateway.bootstrap_servers, folder, kvota)
     found.figures["runs"] = {
         "enforced": {"late_s": round(sent.late_s, 3), "tries": number, "misses": misses}
@@ -160,20 +163,18 @@ def recommended(
     return found
 
 
-def _apply(plan: Path, servers: Sequence[str], folder: Path, kvota: Kvota) -> None:
-    """Bring the plan into force through one gateway; return when all have it."""
-    login = folder / "operator.properties"
-    jaas = _jaas('"')
-    login.write_text(
-        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={jaas}\n"
-    )
-    at = [(*("--bootstrap-server", one), "--command-config", str(login)) for one in servers]
-    _once_read(kvota, "quotas", "apply", str(plan), *at[0], "--yes")
+def _apply(plan: Path, server: str, folder: Path, kvota: Kvota) -> None:
+    """Bring the plan into force through one gateway."""
+    _once_read(kvota, "quotas", "apply", str(plan), *_at(server, folder), "--yes")
+
+
+def _await_plan(plan: Path, servers: Sequence[str], folder: Path, kvota: Kvota) -> None:
+    """Return when all gateways have it."""
     wanted = load_document(plan).wanted.quotas
-    for other in at[1:]:
-        end_s = time.monotonic() + FOLLOWS_S
-        while _in_force(other, folder, kvota) != wanted:
-            assert time.monotonic() < end_s, f"{other}: {_in_force(other, folder, kvota)}"
+    for server in servers:
+        at, end_s = _at(server, folder), time.monotonic() + FOLLOWS_S
+        while (found := _in_force(at, folder, kvota)) != wanted:
+            assert time.monotonic() < end_s, f"{server}: {found}"
 
 
 def _once_read(kvota: Kvota, *words: str) -> None:

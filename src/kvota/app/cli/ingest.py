@@ -26,7 +26,7 @@ from kvota.model import errors
 from kvota.model.errors import KvotaError, UsageError
 from kvota.model.plain_text import name_on_screen
 from kvota.model.units import parse_bytes
-from kvota.pipeline.py4j_words import py4j_says_nothing, py4j_server_says_nothing
+from kvota.pipeline.py4j_words import py4j_says_nothing, py4j_threads_say_nothing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
     )
     seen = _Seen(folder)
     by_sigterm: list[int] = []
-    py4j_server_says_nothing()
+    py4j_threads_say_nothing()
     try:
         with py4j_says_nothing(), _sigterm_as_ctrl_c(by_sigterm, begins=args.follow):
             _stream(args, folder, seen)

@@ -18,9 +18,6 @@ from kvota.record.ingested import IngestFolder
 # So much of the query's id stands in the names of files.
 _ID_CHARS = 12
 
-# So long a batch may take to notice that its JVM has ended.
-_NOTICED_S = 5
-
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -162,15 +159,10 @@ class _Batches:
         self._attempt = secrets.token_hex(4)
         # Batches are taken in a thread of Spark's, which goes on for a moment when the main one has been interrupted.
         self._publishing = threading.Lock()
-        self._taking = threading.Lock()  # held as long as that takes
         self._is_over = False
 
     def take(self, pieces: DataFrame, batch: int) -> None:
         """Take one batch, all of it or nothing."""
-        with self._taking:
-            self._take(pieces, batch)
-
-    def _take(self, pieces: DataFrame, batch: int) -> None:
         query = self._query_id()
         # Of a topic it has the same blocks as before; in folders there may be other files now, with rows that are new.
         if self._source.is_repeatable and self._folder.has(query, batch):
@@ -188,14 +180,9 @@ class _Batches:
             self._publish(query, batch, outcome)
 
     def end(self) -> None:
-        """Wait for the batch that is being published, and take none after it.
-
-        Where Ctrl-C has ended the JVM, a batch that was being taken has failed when this returns.
-        """
+        """Wait for the batch that is being published, and take none after it."""
         with self._publishing:
             self._is_over = True
-        if self._taking.acquire(timeout=_NOTICED_S):
-            self._taking.release()
 
     def _publish(self, query: str, batch: int, outcome: Outcome) -> None:
         before = self._folder.progress
